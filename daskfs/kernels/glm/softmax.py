@@ -17,6 +17,7 @@ from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.glm.fit import NewtonTerms
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
 from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products, softmax_gradient, softmax_value
+from daskfs.kernels.glm.softmax_separable import MOST_UNKNOWNS, damped_nbytes, fit_damped, row_entries
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_columns, copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
@@ -110,6 +111,7 @@ def _large_fit(
 ) -> SoftmaxFit:
     """Fit without a Hessian. Sparse columns stay sparse."""
     features = np.flatnonzero(m.scale > 0.0)
+    n_free, width = n_classes - 1, len(features) + 1
     block = as_block(X)
     if np.count_nonzero(X) <= SPARSE * X.size:
         columns_of, rows = np.nonzero(X.T)
@@ -117,10 +119,17 @@ def _large_fit(
         block = ColumnEntries(starts, rows.astype(np.int32), X[rows, columns_of], len(X))
     columns = new_columns(block, len(features))
     enter_columns(columns, block, m.mean, m.scale, features, 0)
-    solution = np.empty((n_classes - 1, len(features) + 1))
+    is_singular = False
     for ridge in ridges:
-        is_finite, is_singular = fit_by_products(columns, len(features), code, share, ridge, solution)
-        if is_finite:
+        solution, z = np.zeros((n_free, width)), np.empty((n_free, len(code)))
+        if ridge > 0.0 and n_free * width <= MOST_UNKNOWNS:
+            entries = row_entries(X[:, features], m.mean[features], m.scale[features])
+            is_converged = fit_damped(columns, entries, code, share, ridge, solution, z)
+        else:
+            is_converged, is_singular = fit_by_products(
+                columns, len(features), code, share, ridge, LONGEST_LAST_STEP, solution, z
+            )
+        if is_converged:
             break
     coef, both = np.full((n_classes, X.shape[1]), np.nan), centred(solution)
     coef[:, features] = both[:, 1:] / m.scale[features]
@@ -156,8 +165,8 @@ def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
     """Return the peak memory in bytes of `softmax_fit` in addition to its block."""
     n = (n_classes - 1) * (n_features + 1)
     if is_large(n_features, n_classes):
-        scipy = 26 << 20  # the import
-        return scipy + 8 * (n_samples * (2 * n_features + 4 * n_classes + 8) + 8 * n_features * n_features + 24 * n)
+        damped = damped_nbytes(n_samples, n, n_features + 1) if n <= MOST_UNKNOWNS else 0
+        return damped + 8 * (n_samples * (2 * n_features + 4 * n_classes + 8) + (n + 5 * n_features) * (n_features + 8))
     return 8 * (n_samples * (n_features + 2 * n_classes + 8) + 3 * n * n + 16 * n_features)
 
 

@@ -1,35 +1,34 @@
 """The multinomial fit of so many coefficients that forming their Hessian over all classes would dominate the cost.
 
-SciPy's trust-region Newton method solves Newton's equations by conjugate gradients (Steihaug 1983), with products of
-the Hessian and a vector: two passes over the columns each. It sees uncorrelated columns, and classes scaled by their
-frequency, so that few products suffice. The trust region bounds the steps of separable classes, whose curvature
-vanishes. The problem is that of `daskfs.kernels.glm.softmax`.
+Newton's equations are solved by conjugate gradients, only as accurately as the step needs (Eisenstat and Walker 1996).
+They need products with the Hessian, two passes over the columns each. The preconditioner is the Hessian's blocks of
+single classes, whose Cholesky factors are reused as long as few products suffice. The problem is that of
+`daskfs.kernels.glm.softmax`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from daskfs.kernels.blocks.any_columns import add_columns, column_products, extend_hessian_of
-from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS
+from daskfs.kernels.glm.newton import MAX_STEPS
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.linear.columns import copy_into, row_dot, sum_of
-from daskfs.kernels.linear.linalg import factorise, forward_substitution
+from daskfs.kernels.linear.columns import copy_into, sum_of
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 
 MANY_UNKNOWNS = 500
-TOLERANCE = 1e-10  # of the gradient, for uncorrelated columns of unit variance
-FEW_ROWS = 1e-6  # extra rows per class at the start: a missing class has no finite intercept
+TOLERANCE = 1e-7  # of the last step, in standard deviations of the coefficients times √n
+MAX_PRODUCTS = 400  # of one step
+FEW_PRODUCTS = 15  # with the factors of earlier steps
+MAX_HALVINGS = 40
+NEAR = 1e-8  # such a short step (squared) gains less than the rounding error of the value: it is taken in full
 
 
-def fit_by_products(
-    columns: Any, n_members: int, code: np.ndarray, share: np.ndarray, ridge: float, coef: np.ndarray
-) -> tuple[bool, bool]:
-    """Minimise from the class frequencies, and write `coef`.
-
-    Kernels compute all sums over rows: the threads of a BLAS would change their order.
+@kernel
+def fit_by_products(columns, n_members, code, share, ridge, longest, coef, z):  # type: ignore[no-untyped-def]
+    """Minimise from the start in `coef`, in place.
 
     Parameters
     ----------
@@ -39,83 +38,50 @@ def fit_by_products(
     code : ndarray of shape (n_samples,), int64
     share : ndarray of shape (n_samples,), float64
     ridge : float
+    longest : float
+        See `daskfs.kernels.glm.newton.newton`.
     coef : ndarray of shape (n_classes - 1, n_members + 1), float64
+    z : ndarray of shape (n_classes - 1, n_samples), float64
+        Output: the probabilities of the classes.
 
     Returns
     -------
-    is_finite : bool
-        Whether there is a finite minimum.
+    is_converged : bool
     is_singular : bool
-        Whether columns depend linearly on each other. The coefficients of those that depend on earlier ones are 0.
+        Whether columns depend linearly on each other.
     """
-    from scipy.optimize import minimize  # 26 MiB, for few fits
-
-    members, z, moved = np.arange(n_members), *np.empty((2, len(coef), len(code)))
-    root, rank = _root(columns, members, share, ridge)
-    transposed = np.ascontiguousarray(root.T)
-    frequency = np.bincount(code, share, len(coef) + 1) + FEW_ROWS / len(code)
-    frequency /= frequency.sum()
-    deviation = np.sqrt(frequency * (1.0 - frequency))[:-1]
-    start, gradient, point = np.zeros(coef.shape), np.empty(coef.shape), np.full(coef.size, np.nan)
-    start[:, 0] = np.log(frequency[:-1] / frequency[-1]) * deviation
-
-    def of_columns(at: np.ndarray) -> np.ndarray:
-        return _map(transposed, at.reshape(coef.shape), deviation)  # type: ignore[no-any-return]
-
-    def value(at: np.ndarray) -> tuple[float, np.ndarray]:
-        b = of_columns(at)
-        reached = softmax_value(columns, members, code, share, b, ridge, z)
-        softmax_gradient(columns, members, code, share, b, ridge, z, gradient)
-        point[:] = at
-        return reached, _map(root, gradient, deviation).ravel()
-
-    def product(at: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        if not np.array_equal(at, point):  # `z` is of a step that was not taken
-            value(at)
-        out = np.empty(coef.shape)
-        _multiply(columns, members, share, ridge, z, of_columns(vector), moved, out)
-        return _map(root, out, deviation).ravel()  # type: ignore[no-any-return]
-
-    def minimise(at: np.ndarray, gtol: float, maxiter: int | None) -> Any:
-        options = {"gtol": gtol, "maxiter": maxiter}
-        return minimize(value, at, jac=True, hessp=product, method="trust-ncg", options=options)
-
-    found = minimise(start.ravel(), TOLERANCE, None if ridge > 0.0 else MAX_STEPS)
-    coef[:] = of_columns(found.x)
-    is_finite = ridge > 0.0
-    if not is_finite and found.nit < MAX_STEPS and found.fun > share.min() * math.log(2.0):  # some row is misclassified
-        step = of_columns(minimise(found.x, 0.0, 1).x) - coef
-        is_finite = np.abs(step).max() <= LONGEST_LAST_STEP
-    return bool(is_finite), rank <= n_members
-
-
-@kernel
-def _root(columns, members, share, ridge):  # type: ignore[no-untyped-def]
-    """Return R for which R Z are uncorrelated columns (of which the first is the intercept), and the columns' rank."""
-    width = members.shape[0] + 1
-    gram, factor, root = np.zeros((width, width)), np.zeros((width, width)), np.zeros((width, width))
-    extend_hessian_of(columns, members, members.shape[0], 0, share, gram, np.empty(share.shape[0]))
-    rank = factorise(gram, width, ridge, factor)
-    unit, column = np.zeros(width), np.zeros(width)
-    for q in range(width):
+    n_free, width = coef.shape
+    members = np.arange(n_members)
+    gradient, step, trial = np.zeros((n_free, width)), np.zeros((n_free, width)), coef.copy()
+    factors = np.zeros((n_free, width, width))
+    value = softmax_value(columns, members, code, share, coef, ridge, z)
+    is_singular, is_stale = False, True
+    for iteration in range(MAX_STEPS):
         if is_stopped():
             break
-        if factor[q, q] > 0.0:
-            unit[q] = 1.0
-            forward_substitution(factor, width, unit, column)
-            copy_into(column, root[:, q])
-            unit[q] = 0.0
-    return root, rank
-
-
-@kernel
-def _map(matrix, vectors, divisor):  # type: ignore[no-untyped-def]
-    """Return the product of a matrix with each vector, divided by its divisor."""
-    out = np.empty_like(vectors)
-    for c in range(vectors.shape[0]):
-        for q in range(matrix.shape[0]):
-            out[c, q] = row_dot(matrix, q, vectors[c]) / divisor[c]
-    return out
+        softmax_gradient(columns, members, code, share, coef, ridge, z, gradient)
+        if is_stale:
+            rank = _factorise_classes(columns, members, share, ridge, z, factors)
+            is_singular = is_singular or (iteration == 0 and rank < n_free * width)
+        square, n_products = _solve(columns, members, share, ridge, z, factors, gradient, step)
+        if square <= TOLERANCE * TOLERANCE:
+            return ridge > 0.0 or np.abs(step).max() <= longest, is_singular
+        length = 1.0
+        for _ in range(MAX_HALVINGS):
+            if is_stopped():
+                break
+            for c in range(n_free):
+                for q in range(width):
+                    trial[c, q] = coef[c, q] - length * step[c, q]
+            reached = softmax_value(columns, members, code, share, trial, ridge, z)
+            if square < NEAR or reached <= value - 0.1 * length * square:
+                break
+            length *= 0.5
+        value = reached
+        for c in range(n_free):
+            copy_into(trial[c], coef[c])
+        is_stale = n_products > FEW_PRODUCTS or length < 1.0
+    return False, is_singular
 
 
 @kernel
@@ -180,3 +146,70 @@ def _multiply(columns, members, share, ridge, z, vector, moved, out):  # type: i
             moved[c, i] = share[i] * z[c, i] * (moved[c, i] - mean)
     for c in range(z.shape[0]):
         _products(columns, members, moved[c], ridge, vector[c], out[c])
+
+
+@kernel
+def _factorise_classes(columns, members, share, ridge, z, factors):  # type: ignore[no-untyped-def]
+    """Factor the Hessian's blocks of single classes. Return the sum of their ranks."""
+    n_free, width = z.shape[0], members.shape[0] + 1
+    weight, work, block = np.empty(share.shape[0]), np.empty(share.shape[0]), np.zeros((width, width))
+    rank = 0
+    for c in range(n_free):
+        if is_stopped():
+            break
+        for i in range(share.shape[0]):
+            weight[i] = share[i] * max(z[c, i] * (1.0 - z[c, i]), 1e-30)
+        extend_hessian_of(columns, members, members.shape[0], 0, weight, block, work)
+        rank += factorise(block, width, ridge, factors[c])
+    return rank
+
+
+@kernel
+def _solve(columns, members, share, ridge, z, factors, gradient, step):  # type: ignore[no-untyped-def]
+    """Write the solution of Newton's equations. Return its product with the gradient, and the number of products."""
+    n_free, width = gradient.shape
+    left, moved = gradient.copy(), np.empty_like(z)
+    image, direction, better = np.zeros((n_free, width)), np.zeros((n_free, width)), np.zeros((n_free, width))
+    step[:] = 0.0
+    size = _precondition(factors, left, better)
+    first, n_products = size, 0
+    if size <= 0.0:
+        return 0.0, 0
+    exact = min(0.25, math.sqrt(size)) ** 2 * first
+    for c in range(n_free):
+        copy_into(better[c], direction[c])
+    while size > exact and n_products < MAX_PRODUCTS and not is_stopped():
+        _multiply(columns, members, share, ridge, z, direction, moved, image)
+        n_products += 1
+        curvature = _inner(direction, image)
+        if curvature <= 0.0:
+            break
+        length = size / curvature
+        for c in range(n_free):
+            for q in range(width):
+                step[c, q] += length * direction[c, q]
+                left[c, q] -= length * image[c, q]
+        last = size
+        size = _precondition(factors, left, better)
+        for c in range(n_free):
+            for q in range(width):
+                direction[c, q] = better[c, q] + size / last * direction[c, q]
+    return _inner(step, gradient), n_products
+
+
+@kernel
+def _precondition(factors, left, better):  # type: ignore[no-untyped-def]
+    """Solve each class separately. Return the inner product of input and solution."""
+    size = 0.0
+    for c in range(left.shape[0]):
+        size += solve_cholesky(factors[c], left.shape[1], left[c], better[c])
+    return size
+
+
+@kernel
+def _inner(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for c in range(a.shape[0]):
+        for q in range(a.shape[1]):
+            total += a[c, q] * b[c, q]
+    return total
