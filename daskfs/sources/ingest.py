@@ -208,8 +208,8 @@ def ingest(
         workers = workers_of(client)
         rows.learn(workers)
         parts = rows.parts()
-        is_resumed = bool(rows.stamps()) and len(parts) > 1  # otherwise dense rows need not be written twice
-        if parts and (client is not None or ((rows.is_sparse or is_resumed) and len(parts) <= MOST_PARTS)):
+        can_resume = bool(rows.stamps()) and len(parts) > 1  # otherwise dense rows need not be written twice
+        if parts and (client is not None or ((rows.is_sparse or can_resume) and len(parts) <= MOST_PARTS)):
             identity = {
                 "version": __version__,
                 "encoding": encoding,

@@ -46,7 +46,7 @@ class KeptSteps:
 
     def begin(self, identity: Mapping[str, Any]) -> None:
         """Record the identity of this ingest, and save steps from now on."""
-        self._keeps = True
+        self._keeps, self.identity = True, dict(identity)
         with written_whole(self.folder / _INGEST) as path:
             path.write_text(json.dumps({"identity": identity, "attempt": self.attempt}))
 

@@ -221,6 +221,8 @@ class StoreWriter(WholeWriter):
         for part in parts:
             self._vectors.append(part, part.n_rows, None, self._n_rows)
             self._n_rows += part.n_rows
+        if self.spec.shuffle:
+            self._check_disk(self._n_rows * self._row_nbytes)
         sorted_runs = [sorted_run for part in parts for sorted_run in part.sorted_runs]
         self._sorted_runs = SortedRuns(self.files, sorted_runs, self.random_state)
 
@@ -389,4 +391,6 @@ class StoreWriter(WholeWriter):
         layout = choose_layout(n_rows, self.n_features, self.dtype, self.codec, tile_shape=self.tile_shape)
         nbytes = store_nbytes(n_rows, self.n_features, self.dtype, layout)
         so_far = " for the rows read so far" if self.n_samples is None else ""
-        return f"; {nbytes:,} bytes are needed{so_far}, and about as much again while rows are reordered"
+        # rows in parts are written as they come and, later, in order
+        more = "about as much again" if self.kept.identity is None else "about twice as much again"
+        return f"; {nbytes:,} bytes are needed{so_far}, and {more} while rows are reordered"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from daskfs.cluster.open import open_cluster, workers_of
-from daskfs.errors import DataError, RunError, SourceError
+from daskfs.errors import DataError, RunError, SourceError, StoreError
 from daskfs.sources import csv_faults
 from daskfs.sources import ingest as ingesting
 from daskfs.sources.base import part_nbytes
@@ -66,6 +66,14 @@ def in_parts(monkeypatch):
     return in_parts
 
 
+def ingested_whole(path, store, **options):
+    """Make a store in one stream: without a client, too, files that can be read in parts are."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ingesting, "MOST_PARTS", 0)
+        patched.setattr(ingesting, "write_in_parts", lambda *_: pytest.fail("it was read in parts"))
+        return ingest(path, store, **options)
+
+
 def frame():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({f"x{j}": rng.normal(size=N_ROWS) for j in range(4)})
@@ -101,7 +109,7 @@ def written(kind, folder):
 @pytest.mark.parametrize("kind", ["csv", "two.csv", "bom.csv", "parquet"])
 def test_the_store_is_the_same_byte_for_byte(tmp_path, client, in_parts, kind, options):
     path, schema = written(kind, tmp_path), {"columns": COLUMNS}
-    whole = ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4), **options)
+    whole = ingested_whole(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4), **options)
     assert whole.shape == (N_ROWS - len(range(5, N_ROWS, 99)), 8)
     assert {"x2", "c"} <= {name for name in COLUMNS if any(f"'{name}'" in note for note in whole.notes)}
     in_parts()
@@ -127,10 +135,17 @@ def test_a_table_as_entries_is_another_table(tmp_path):
     assert not table.by_id
 
 
+def test_a_disk_too_small_for_parts_in_order_is_refused_before_they_are_sorted(tmp_path, monkeypatch):
+    path, usage = written("parquet", tmp_path), type("usage", (), {"free": 1000})
+    monkeypatch.setattr("daskfs.store.writer.shutil.disk_usage", lambda _: usage)
+    with refused(StoreError, "stores", naming=["1,000", "twice as much again"]):
+        ingest(path, tmp_path / "parts.zarr", schema={"columns": COLUMNS})
+
+
 @pytest.mark.slow
 def test_processes_make_the_same_store(tmp_path, in_parts):
     path, schema = written("csv", tmp_path), {"columns": COLUMNS}
-    ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4))
+    ingested_whole(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4))
     in_parts()
     with open_cluster("local", 2) as workers:
         ingest(path, tmp_path / "parts.zarr", schema=schema, tile_shape=(300, 4), client=workers.client)
@@ -142,7 +157,7 @@ def test_tiles_of_zeros_are_written_by_processes_too(tmp_path, client, in_parts)
     """Zarr leaves them out unless it is told otherwise, also when an array is opened again."""
     frame().drop(columns=["name", "c"]).fillna(0).assign(same=0.0).to_csv(tmp_path / "table.csv", index=False)
     options = {"target": "y", "codec": "lz4", "tile_shape": (300, 1)}
-    ingest(tmp_path / "table.csv", tmp_path / "whole.zarr", **options)
+    ingested_whole(tmp_path / "table.csv", tmp_path / "whole.zarr", **options)
     in_parts()
     ingest(tmp_path / "table.csv", tmp_path / "parts.zarr", client=client, **options)
     assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
@@ -171,7 +186,7 @@ class Fatal(ParquetSource):
 @pytest.mark.parametrize("source", [Killed, pytest.param(Fatal, marks=pytest.mark.nightly)])
 def test_a_worker_that_is_killed_is_made_good_or_said(tmp_path, in_parts, source):
     path, schema = written("parquet", tmp_path), {"columns": COLUMNS}
-    whole = files_of(ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4)).path)
+    whole = files_of(ingested_whole(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4)).path)
     in_parts()
     with open_cluster("local", 2) as workers:
         order = (source(path, schema), tmp_path / "parts.zarr")
@@ -309,7 +324,7 @@ def test_what_is_not_plain_is_read_as_a_whole(tmp_path, client):
     path = tmp_path / "table.csv"
     path.write_text("a,b,y\n" + "\n".join(rows) + "\n")
     columns = {"a": {}, "b": {"role": "id"}, "y": {"role": "target"}}
-    ingest(path, tmp_path / "whole.zarr", schema={"columns": columns})
+    ingested_whole(path, tmp_path / "whole.zarr", schema={"columns": columns})
     ingest(path, tmp_path / "parts.zarr", schema={"columns": columns}, client=client)
     assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
 
