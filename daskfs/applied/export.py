@@ -5,29 +5,23 @@ SQL and Python contain the whole model: the encoding of raw columns, the linear 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pprint import pformat
 from typing import Any
 
 from daskfs import errors
 from daskfs.applied.model import Model
 from daskfs.losses import find_loss
-from daskfs.sources.columns import (
-    MISSING,
-    OTHER,
-    CategoryEncoder,
-    CountEncoder,
-    DateEncoder,
-    Encoder,
-    NumberEncoder,
-)
+from daskfs.sources.encoders.base import MISSING, OTHER, Encoder
+from daskfs.sources.encoders.category import CategoryEncoder
+from daskfs.sources.encoders.number import NumberEncoder
+from daskfs.sources.encoders.sql import quoted, signed, text_of
 from daskfs.sources.table_encoder import TableEncoder
 
 ConfigError = errors.ConfigError.about("new-rows")
 
 FORMS = ("list", "columns", "sql", "sklearn")
 DIALECTS = ("standard", "sqlite")
-_PARTS_OF_SQLITE = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S"}
 
 
 def export(model: Model, form: str, *, table: str = "data", dialect: str = "standard") -> str:
@@ -124,95 +118,29 @@ def _sql(model: Model, table: str, dialect: str) -> str:
     if dialect not in DIALECTS:
         raise ConfigError(f"expected one of {', '.join(DIALECTS)}, found {dialect!r}", "--dialect")
     raw = _Raw(model)
-    columns = [_sql_of(name, encoder, place, dialect) for name, encoder, place in raw.made]
+    columns = [
+        _expressed(name, encoder.sql(place, dialect), "sql", "`daskfs apply`") for name, encoder, place in raw.made
+    ]
     features = _sql_features(model, columns)
-    ids = [_quoted(name) for name in raw.ids]
-    selected = [*ids, *(f"{text} AS {_quoted(name)}" for name, text in zip(model.features, features, strict=True))]
+    ids = [quoted(name) for name in raw.ids]
+    selected = [*ids, *(f"{text} AS {quoted(name)}" for name, text in zip(model.features, features, strict=True))]
     scores = _sql_scores(model)
-    summed = [f"{text} AS {_quoted(name)}" for name, text in scores.items()]
+    summed = [f"{text} AS {quoted(name)}" for name, text in scores.items()]
     listed = ",\n    ".join
     return (
         f"-- {model.method}: {len(model.features)} features, "
         f"by daskfs; its numbers equal those of daskfs apply up to rounding.\n"
-        f"WITH features AS (\n  SELECT\n    {listed(selected or ['1 AS one'])}\n  FROM {_quoted(table)}\n),\n"
+        f"WITH features AS (\n  SELECT\n    {listed(selected or ['1 AS one'])}\n  FROM {quoted(table)}\n),\n"
         f"scores AS (\n  SELECT\n    {listed(['*', *summed])}\n  FROM features\n)\n"
         f"SELECT\n    {listed(['*', *_sql_answers(model, list(scores))])}\nFROM scores\n"
     )
 
 
-def _sql_of(name: str, encoder: Encoder, place: int, dialect: str) -> str:
-    """Return the expression of a feature of a raw column."""
-    column = _quoted(name)
-    if isinstance(encoder, NumberEncoder):
-        if place == 1:
-            return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
-        text = column if encoder.fill is None else f"COALESCE({column}, {encoder.fill!r})"
-        if encoder.centre == 0.0 and encoder.scale == 1.0:
-            return text
-        return f"({text} - {_signed(encoder.centre)}) / {encoder.scale!r}"
-    if isinstance(encoder, CategoryEncoder):
-        return _sql_level(column, encoder, encoder.levels[encoder.drop_first :][place])
-    if isinstance(encoder, DateEncoder):
-        return _sql_date(name, encoder, place, dialect)
-    if isinstance(encoder, CountEncoder):
-        return _sql_counts(column, encoder)
-    raise ConfigError(f"column {name!r} is hashed, which SQL cannot express", "--as sql", "use `daskfs apply`")
-
-
-def _sql_level(column: str, encoder: CategoryEncoder, level: str) -> str:
-    """Return the indicator of a level of a category; NULL for a missing value that the encoder refuses or drops."""
-    known, pooled = list(encoder.categories), sorted(encoder.pooled)
-    text = f"CAST({column} AS VARCHAR)" if _of_numbers(known) else column
-    missing = "" if encoder.missing in ("zero", "category") else f"WHEN {column} IS NULL THEN NULL "
-    if level == MISSING and MISSING not in known:
-        return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
-    if level == OTHER and OTHER not in known:
-        if encoder.unseen == "other":
-            condition = f"{column} IS NOT NULL AND {text} NOT IN ({_listed(known)})"
-        else:
-            condition = f"{text} IN ({_listed(pooled)})"
-        return f"CASE {missing}WHEN {condition} THEN 1 ELSE 0 END"
-    return f"CASE {missing}WHEN {text} = {_text(level)} THEN 1 ELSE 0 END"
-
-
-def _sql_counts(column: str, encoder: CountEncoder) -> str:
-    """Return the count encoding of a category: the number of training rows with its level."""
-    text = f"CAST({column} AS VARCHAR)" if _of_numbers(encoder.counts) else column
-    is_known = encoder.missing in ("zero", "category")
-    missing = f"WHEN {column} IS NULL THEN {encoder.n_missing if is_known else 'NULL'} "
-    known = " ".join(f"WHEN {text} = {_text(level)} THEN {count}" for level, count in encoder.counts.items())
-    return f"CASE {missing}{known} ELSE 0 END"
-
-
-def _of_numbers(levels: Iterable[str]) -> bool:
-    """Return whether all levels are numbers as text, so that the column may be numeric in a database."""
-    return any(text.lstrip("-").replace(".", "", 1).isdigit() for text in levels)
-
-
-def _sql_date(name: str, encoder: DateEncoder, place: int, dialect: str) -> str:
-    """Return a part of a date, or the indicator of a value of it."""
-    column = _quoted(name)
-    if encoder.has_indicator and place == len(encoder.feature_names) - 1:
-        return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
-    feature = encoder.feature_names[place]
-    part, _, value = feature.removeprefix(f"{name}.").partition("=")
-    number = _sql_part(column, part, dialect)
-    if not encoder.dummies:
-        return number
-    missing = "" if encoder.may_be_missing else f"WHEN {column} IS NULL THEN NULL "
-    return f"CASE {missing}WHEN {number} = {int(value)} THEN 1 ELSE 0 END"
-
-
-def _sql_part(column: str, part: str, dialect: str) -> str:
-    if dialect == "sqlite":
-        if part == "quarter":
-            return f"((CAST(strftime('%m', {column}) AS INTEGER) + 2) / 3)"
-        if part == "weekday":
-            return f"((CAST(strftime('%w', {column}) AS INTEGER) + 6) % 7)"
-        return f"CAST(strftime('{_PARTS_OF_SQLITE[part]}', {column}) AS INTEGER)"
-    if part == "weekday":
-        return f"(EXTRACT(ISODOW FROM {column}) - 1)"
-    return f"EXTRACT({part.upper()} FROM {column})"
+def _expressed(name: str, found: str | None, form: str, instead: str) -> str:
+    """Return the expression of a feature, or refuse an encoding that has none."""
+    if found is None:
+        raise ConfigError(f"column {name!r} is hashed, which only daskfs supports", f"--as {form}", f"use {instead}")
+    return found
 
 
 def _sql_features(model: Model, columns: Sequence[str]) -> list[str]:
@@ -223,13 +151,13 @@ def _sql_features(model: Model, columns: Sequence[str]) -> list[str]:
     if made["kind"] != "products":
         raise ConfigError("SQL export does not support additive feature maps", "--as sql", "use `daskfs apply`")
     place = {j: k for k, j in enumerate(sorted({j for pair in made["pairs"] for j in pair if j >= 0}))}
-    about = [f"({text} - {_signed(centre)})" for text, centre in zip(columns, made["centre"], strict=True)]
+    about = [f"({text} - {signed(centre)})" for text, centre in zip(columns, made["centre"], strict=True)]
     return [columns[place[i]] if j < 0 else f"{about[place[i]]} * {about[place[j]]}" for i, j in made["pairs"]]
 
 
 def _sql_scores(model: Model) -> dict[str, str]:
     """Return the linear predictors by name: one, or one for each class."""
-    predictor, names = model.predictor, [_quoted(name) for name in model.features]
+    predictor, names = model.predictor, [quoted(name) for name in model.features]
     if predictor.coef.ndim == 1:
         return {"score": _sum_of(float(predictor.intercept), predictor.coef.tolist(), names)}
     assert model.classes is not None
@@ -243,7 +171,7 @@ def _sql_scores(model: Model) -> dict[str, str]:
 
 def _sum_of(intercept: float, coef: Sequence[float], names: Sequence[str]) -> str:
     """Return a sum nested as a balanced tree, because SQL parsers limit the depth of expressions."""
-    terms = [_signed(intercept), *(f"{_signed(c)} * {name}" for c, name in zip(coef, names, strict=True))]
+    terms = [signed(intercept), *(f"{signed(c)} * {name}" for c, name in zip(coef, names, strict=True))]
     while len(terms) > 1:
         pairs = [terms[k : k + 8] for k in range(0, len(terms), 8)]
         terms = [" + ".join(some) if len(pairs) == 1 or len(some) == 1 else f"({' + '.join(some)})" for some in pairs]
@@ -261,9 +189,9 @@ def _sql_answers(model: Model, scores: Sequence[str]) -> list[str]:
             f'CASE WHEN "score" IS NULL THEN NULL WHEN "score" > 0 THEN {labels[1]} ELSE {labels[0]} END AS prediction'
         ]
         if model.has_probabilities:
-            found.append(f'1.0 / (1.0 + EXP(-"score")) AS {_quoted(f"probability_{model.classes[1]}")}')
+            found.append(f'1.0 / (1.0 + EXP(-"score")) AS {quoted(f"probability_{model.classes[1]}")}')
         return found
-    names = [_quoted(score) for score in scores]
+    names = [quoted(score) for score in scores]
     largest = [
         " AND ".join(f"{name} >= {other}" for other in names if other != name) + f" THEN {label}"
         for name, label in zip(names, labels, strict=True)
@@ -271,24 +199,8 @@ def _sql_answers(model: Model, scores: Sequence[str]) -> list[str]:
     return ["CASE WHEN " + " WHEN ".join(largest) + " END AS prediction"]
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _literal(label: Any) -> str:
-    return _text(label) if isinstance(label, str) else repr(label)
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return ", ".join(map(_text, texts)) or "NULL"
-
-
-def _signed(number: float) -> str:
-    return f"({number!r})" if number < 0 else repr(number)
+    return text_of(label) if isinstance(label, str) else repr(label)
 
 
 # ------------------------------------------------------------------------------------------------------- scikit-learn
@@ -374,11 +286,11 @@ def _scikit_learn(model: Model) -> str:
     """Return a Python file that builds a scikit-learn pipeline."""
     raw = _Raw(model)
     lines = [
-        f"            {_python_of(name, encoder, place)},  # {feature!r}"
+        f"            {_expressed(name, encoder.python(place), 'sklearn', 'daskfs.load')},  # {feature!r}"
         for (name, encoder, place), feature in zip(raw.made, model.columns.names, strict=True)
     ]
     name, make, fit = _estimator(model)
-    truth = sorted({text for _, one, _ in raw.made if isinstance(one, CategoryEncoder) for text in one.categories})
+    truth = sorted({text for _, one, _ in raw.made for text in one.classes or ()})
     predictor = model.predictor
     intercept = predictor.intercept if predictor.coef.ndim == 1 else predictor.intercept.tolist()
     return _HEAD.format(
@@ -399,35 +311,6 @@ def _scikit_learn(model: Model) -> str:
     )
 
 
-def _python_of(name: str, encoder: Encoder, place: int) -> str:
-    """Return the Python expression of a feature of a raw column."""
-    column = f"frame[{name!r}]"
-    if isinstance(encoder, NumberEncoder):
-        if place == 1:
-            return f"{column}.isna()"
-        return f"number({column}, {encoder.fill!r}, {encoder.centre!r}, {encoder.scale!r})"
-    if isinstance(encoder, CategoryEncoder):
-        level, known = encoder.levels[encoder.drop_first :][place], list(encoder.categories)
-        if level == MISSING and MISSING not in known:
-            return f"{column}.isna()"
-        if level == OTHER and OTHER not in known:
-            if encoder.unseen == "other":
-                return f"{column}.notna() & ~np.isin(text({column}), {known!r})"
-            return f"np.isin(text({column}), {sorted(encoder.pooled)!r})"
-        return f"text({column}) == {level!r}"
-    if isinstance(encoder, DateEncoder):
-        if encoder.has_indicator and place == len(encoder.feature_names) - 1:
-            return f"{column}.isna()"
-        part, _, value = encoder.feature_names[place].removeprefix(f"{name}.").partition("=")
-        found = f"part({column}, {encoder.date_format!r}, {part!r})"
-        return f"{found} == {int(value)}" if encoder.dummies else found
-    if isinstance(encoder, CountEncoder):
-        n_missing = encoder.n_missing if encoder.missing in ("zero", "category") else float("nan")
-        missing = "np.nan" if n_missing != n_missing else repr(n_missing)
-        return f"counts(text({column}), {encoder.counts!r}, {missing})"
-    raise ConfigError(f"column {name!r} is hashed, which only daskfs supports", "--as sklearn", "use daskfs.load")
-
-
 def _python_made(model: Model) -> str:
     made = model.document["made"]
     if made is None:
@@ -437,7 +320,7 @@ def _python_made(model: Model) -> str:
     place = {j: k for k, j in enumerate(sorted({j for pair in made["pairs"] for j in pair if j >= 0}))}
 
     def about(j: int) -> str:
-        return f"(X[:, {place[j]}] - {_signed(made['centre'][place[j]])})"
+        return f"(X[:, {place[j]}] - {signed(made['centre'][place[j]])})"
 
     columns = [f"X[:, {place[i]}]" if j < 0 else f"{about(i)} * {about(j)}" for i, j in made["pairs"]]
     return f"np.column_stack([{', '.join(columns)}])"

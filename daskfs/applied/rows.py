@@ -17,9 +17,9 @@ from daskfs.sources.applied_genotypes import AppliedGenotypes
 from daskfs.sources.applied_table import AppliedTable
 from daskfs.sources.arrow_table import ArrowSource
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.columns import NumberEncoder
 from daskfs.sources.csv import CsvSource
 from daskfs.sources.dataframe import DaskFrameSource, FrameSource
+from daskfs.sources.encoders.number import NumberEncoder
 from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.registry import PLACES, as_source, find_source, is_path, kind_of, make_source, options_of
 from daskfs.sources.sparse.base import SparseBlock, SparseSource

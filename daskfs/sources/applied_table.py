@@ -13,17 +13,10 @@ import pyarrow.compute as pc
 from daskfs import errors
 from daskfs.errors import did_you_mean
 from daskfs.sources.base import SourceBlock
-from daskfs.sources.columns import (
-    BadValue,
-    CategoryEncoder,
-    CountEncoder,
-    DateEncoder,
-    Encoder,
-    HashedEncoder,
-    NumberEncoder,
-    numbers_of,
-)
 from daskfs.sources.csv_types import numbers_in
+from daskfs.sources.encoders.arrow_numbers import numbers_of
+from daskfs.sources.encoders.base import BadValue
+from daskfs.sources.encoders.category import CategoryEncoder
 from daskfs.sources.survey import Moments, Survey
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_encoder import TableEncoder
@@ -114,7 +107,8 @@ class AppliedTable(TableSource):
         survey.moments = {name: _moments(mean) for name, mean in encoder.means.items()}
         self.columns = {name: _kept(column) for name, column in needed.items()}  # not learnt from these rows
         self.encoders = {
-            name: _counting_anew(one, lets=name in self._void_without, unseen=unseen) for name, one in known.items()
+            name: one.of_other_rows(lets_missing=name in self._void_without, unseen=unseen)
+            for name, one in known.items()
         }
         self._survey = survey
         self._source = source.reading(self._read)
@@ -203,8 +197,8 @@ class AppliedTable(TableSource):
         is_text = _is_text(values.type)
         if column.resolved_encoding in ("number", "standardised", "log_bins"):
             return self._numbers(name, values) if is_text else values
-        if isinstance(encoder, CategoryEncoder) and pa.types.is_boolean(values.type):
-            return pc.if_else(values, *_spelling(encoder.categories))
+        if encoder is not None:
+            values = encoder.spelt(values)
         if column.resolved_encoding == "category" and pa.types.is_floating(values.type):
             whole = pc.if_else(pc.equal(values, pc.floor(values)), True, False)
             if pc.all(pc.fill_null(whole, True)).as_py():  # integer codes, stored as floats because some are missing
@@ -233,10 +227,8 @@ class AppliedTable(TableSource):
                 layout = self._encoder.columns[self.target].layout_in(self._encoder.layout)
                 return numbers_in(pc.cast(texts, pa.string()), layout)
             return _floats(values)
-        if pa.types.is_boolean(values.type):
-            values = pc.if_else(values, *_spelling(encoder.categories))
         lenient = dataclasses.replace(encoder, unseen="zero", missing="zero")
-        codes = lenient.codes(values).astype(float)
+        codes = lenient.codes(encoder.spelt(values)).astype(float)
         return np.where(codes < 0, np.nan, codes)
 
 
@@ -256,25 +248,6 @@ def _kept(column: ColumnSchema) -> ColumnSchema:
     return column.model_copy(update={"missing": "zero"}) if column.missing == "drop" else column
 
 
-def _counting_anew(encoder: Encoder, *, lets: bool, unseen: str | None = None) -> Encoder:
-    """Return a copy of an encoder with its own counts; optionally, missing values become zeros."""
-    passing = {
-        NumberEncoder: {"fill": 0.0},
-        CategoryEncoder: {"missing": "zero"},
-        CountEncoder: {"missing": "zero"},
-        HashedEncoder: {"missing": "zero"},
-        DateEncoder: {"may_be_missing": True},
-    }
-    changes = passing[type(encoder)] if lets else {}  # type: ignore[index]
-    changed: Any = dataclasses.replace(encoder, **changes)  # type: ignore[type-var, arg-type]
-    if isinstance(changed, (CategoryEncoder, CountEncoder, DateEncoder)):
-        changed.n_unseen, changed.unseen_levels = 0, {}
-    if isinstance(changed, CategoryEncoder) and unseen is not None and changed.unseen == "error":
-        has_other = bool(changed.pooled)  # else there is no feature of this name
-        changed = dataclasses.replace(changed, unseen="other" if has_other and unseen == "other" else "zero")
-    return changed
-
-
 def _places(spans: Mapping[str, tuple[int, int]], features: np.ndarray) -> tuple[set[str], np.ndarray]:
     """Return the columns behind the features, and the features' positions among all features of these columns."""
     names, starts = list(spans), np.array([start for start, _ in spans.values()], np.int64)
@@ -289,12 +262,6 @@ def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _spelling(categories: Collection[str]) -> tuple[str, str]:
-    """Return how true and false are spelt among categories."""
-    spellings = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
-    return next((pair for pair in spellings if {*pair} & {*categories}), spellings[0])
 
 
 def _floats(values: pa.Array) -> np.ndarray:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.sources.base import SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, NumberEncoder, checked_numbers, write_numbers
+from daskfs.sources.encoders.arrow_numbers import checked_numbers, write_numbers
+from daskfs.sources.encoders.base import BadValue, Encoder
 
 BlockT = TypeVar("BlockT", covariant=True)
 
@@ -61,7 +62,7 @@ class Beside:
 
     def _target(self, name: str, values: pa.Array) -> np.ndarray:
         encoder = self._encoders.get(name)
-        if isinstance(encoder, CategoryEncoder):
+        if encoder is not None:
             return encoder.codes(values)
         return checked_numbers(name, values, integer=self._columns[name].dtype == "integer", is_feature=False)
 
@@ -102,7 +103,7 @@ class EncodedBlock:
         together: dict[str, np.ndarray] = {}
         for name in self._features:
             encoder, values = encoders[name], table[name]
-            numbers = encoder.unchanged(values) if isinstance(encoder, NumberEncoder) else None
+            numbers = encoder.unchanged(values)
             if numbers is not None:
                 together[name] = numbers
                 continue

@@ -12,7 +12,7 @@ from daskfs import errors
 from daskfs.errors import Caution, did_you_mean
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.columns import listed_levels
+from daskfs.sources.encoders.base import listed_levels
 from daskfs.sources.files import PathLike, as_file
 
 ConfigError = errors.ConfigError.about("genotypes")

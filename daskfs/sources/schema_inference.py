@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from daskfs.errors import SchemaError, did_you_mean
 from daskfs.sources.csv_types import CURRENCY, as_floats, numbers_in
 from daskfs.sources.dates import parse_dates, years_of
+from daskfs.sources.encoders.category import MAX_CATEGORIES
 from daskfs.sources.sniffing import looks_like_number
-from daskfs.sources.survey import MAX_CATEGORIES
 from daskfs.sources.table_schema import THOUSANDS, TableFormat, by_text
 
 DATE_FORMATS = {

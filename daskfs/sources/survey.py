@@ -10,29 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError
-from daskfs.sources.columns import (
-    OTHER,
-    CategoryEncoder,
-    CountEncoder,
-    DateEncoder,
-    Encoder,
-    HashedEncoder,
-    NumberEncoder,
-    checked_dates,
-    checked_numbers,
-    name_beside,
-)
 from daskfs.sources.dates import years_of
-from daskfs.sources.table_schema import ColumnSchema, DateEncoding, HashedEncoding
+from daskfs.sources.encoders.arrow_numbers import checked_numbers
+from daskfs.sources.encoders.base import ColumnFacts
+from daskfs.sources.encoders.date import checked_dates
+from daskfs.sources.encoders.number import fill_of
+from daskfs.sources.table_schema import ColumnSchema, DateEncoding
 
 if TYPE_CHECKING:
     from daskfs.sources.levels import LevelCounts
 
-MAX_CATEGORIES = 1000
-"""Maximum number of dummies of a column, unless the schema sets another."""
 MAX_DISTINCT = 1_000_000
 """Maximum number of distinct texts counted per column; a column with more is an id, and would exhaust memory."""
-_NAMED_IN_A_NOTE = 10
 
 
 class Survey:
@@ -63,6 +52,13 @@ class Survey:
             name: Moments() for name in (*self._of("number"), *self._of("standardised"), *self._of("log_bins"))
         }
         self.n_samples = 0
+
+    def facts_of(self, name: str) -> ColumnFacts:
+        """Return what was found about a column."""
+        moments = self.moments.get(name, Moments())
+        return ColumnFacts(
+            self.counts.get(name, {}), self.n_missing.get(name, 0), self.years.get(name, ()), moments.mean, moments.std
+        )
 
     def _of(self, encoding: str) -> list[str]:
         return [name for name, column in self.columns.items() if column.resolved_encoding == encoding]
@@ -190,93 +186,3 @@ def needs_survey(column: ColumnSchema, *, by_id: bool = False) -> bool:
         or (encoding == "standardised" and column.role == "feature")
         or column.missing == "mean"
     )
-
-
-def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[str]) -> Encoder:
-    """Return the encoder of a feature; decisions made for it are appended to `notes`.
-
-    Raises
-    ------
-    SchemaError
-        More categories than allowed.
-    """
-    encoding = column.resolved_encoding
-    if encoding == "category":
-        return _category_encoder(name, column, survey, notes)
-    policy = column.missing if isinstance(column.missing, str) else "error"
-    if encoding == "counts":
-        n_missing = survey.n_missing.get(name, 0) if policy == "category" else 0
-        return CountEncoder(name, dict(survey.counts.get(name, {})), n_missing, policy)
-    if isinstance(column.encoding, HashedEncoding):
-        return HashedEncoder(name, column.encoding.hashed, policy)
-    if isinstance(column.encoding, DateEncoding):
-        years = sorted(survey.years.get(name, ())) if column.encoding.years is None else sorted(column.encoding.years)
-        return DateEncoder(
-            name,
-            column.date_format,
-            column.encoding.date_parts,
-            years,
-            dummies=column.encoding.as_ == "dummies",
-            drop_first=column.drop_first,
-            may_be_missing=column.missing == "zero",
-            has_indicator=column.missing_indicator,
-            unseen=column.unseen,
-        )
-    moments = survey.moments.get(name, Moments())
-    if encoding == "log_bins":
-        raise SchemaError("bins need sparse rows", f"column '{name}'", "set one_hot: sparse in the source")
-    fill = fill_of(column, moments.mean)
-    encoder = NumberEncoder(name, column.dtype == "integer", fill, has_indicator=column.missing_indicator)
-    if encoding == "standardised":
-        encoder.centre, encoder.scale = moments.mean, moments.std or 1.0
-    return encoder
-
-
-def fill_of(column: ColumnSchema, mean: float) -> float | None:
-    """Return the number that replaces a missing one; None if missing values are not allowed."""
-    if isinstance(column.missing, (int, float)):
-        return float(column.missing)
-    return {"mean": mean, "zero": 0.0}.get(column.missing)
-
-
-def _category_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[str]) -> CategoryEncoder:
-    if column.categories is not None:
-        categories, pooled = list(column.categories), frozenset[str]()
-    else:
-        categories, pooled = _choose_categories(name, column, survey.counts[name], notes)
-    missing = column.missing if isinstance(column.missing, str) else "error"
-    return CategoryEncoder(name, categories, pooled, column.unseen, missing, column.drop_first)
-
-
-def _choose_categories(
-    name: str, column: ColumnSchema, counts: dict[str, int], notes: list[str]
-) -> tuple[list[str], frozenset[str]]:
-    by_frequency = sorted(counts, key=lambda text: (-counts[text], text))
-    kept = [text for text in by_frequency if counts[text] >= column.min_count]
-    if column.max_categories is not None:
-        kept = kept[: column.max_categories]
-    elif len(kept) > MAX_CATEGORIES:
-        raise SchemaError(
-            f"{len(kept):,} different values, more than the maximum of {MAX_CATEGORIES:,} dummies",
-            f"column '{name}'",
-            "set one_hot: sparse in the source, role: ignore, or min_count or max_categories in the table schema",
-        )
-    pooled = frozenset(counts) - frozenset(kept)
-    if pooled:
-        n_rows = sum(counts[text] for text in pooled)
-        listed = [repr(text) for text in by_frequency if text in pooled]
-        more = f" and {len(listed) - _NAMED_IN_A_NOTE} more" if len(listed) > _NAMED_IN_A_NOTE else ""
-        notes.append(
-            f"column '{name}': {len(pooled)} rare categories ({n_rows:,} rows) are pooled into "
-            f"'{name}={name_beside(OTHER, kept)}': "
-            f"{', '.join(listed[:_NAMED_IN_A_NOTE])}{more}"
-        )
-    return _in_order(kept), pooled
-
-
-def _in_order(texts: list[str]) -> list[str]:
-    """Sort numerically if all texts are numbers, otherwise alphabetically."""
-    try:
-        return sorted(texts, key=lambda text: (float(text), text))
-    except ValueError:
-        return sorted(texts)

@@ -18,29 +18,18 @@ from pydantic import Discriminator, Field, Tag
 from daskfs import errors, interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.documents import PATH, Words
-from daskfs.errors import Caution
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import NotInPartsError, Source, SourceBlock, survey_part, until_fault
-from daskfs.sources.columns import (
-    OTHER,
-    BadValue,
-    CategoryEncoder,
-    CountEncoder,
-    DateEncoder,
-    Encoder,
-    NumberEncoder,
-    checked_numbers,
-    counted_levels,
-    listed_levels,
-    name_beside,
-)
 from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
+from daskfs.sources.encoders.arrow_numbers import checked_numbers
+from daskfs.sources.encoders.base import BadValue, Encoder
+from daskfs.sources.encoders.registry import make_encoder
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.sniffing import refuse_numbers_as_classes
-from daskfs.sources.survey import Survey, is_open, make_encoder, needs_survey
+from daskfs.sources.survey import Survey, is_open, needs_survey
 from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, by_text, load_table_schema
 
@@ -290,17 +279,17 @@ class TableSource(Source):
 
     def _encoders_from(self, survey: Survey, notes: list[str]) -> dict[str, Encoder]:
         encoders = {
-            name: make_encoder(name, column, survey, notes)
+            name: make_encoder(name, column, survey.facts_of(name), notes)
             for name, column in self.columns.items()
             if (column.role == "feature" and not (self.by_id and (is_open(column) or column.encoding == "log_bins")))
             or (column.role == "target" and column.resolved_encoding == "category")
         }
         for name in self.target_names:
             encoder = encoders.get(name)
-            if isinstance(encoder, CategoryEncoder):
-                coded = ", ".join(f"{text!r} is {code}" for code, text in enumerate(encoder.categories))
+            if encoder is not None and (classes := encoder.classes):
+                coded = ", ".join(f"{text!r} is {code}" for code, text in enumerate(classes))
                 if self.schema is None and self.n_samples is not None:
-                    refuse_numbers_as_classes(encoder.categories, self.n_samples, f"{self.place}, column '{name}'")
+                    refuse_numbers_as_classes(classes, self.n_samples, f"{self.place}, column '{name}'")
                 notes.append(f"target '{name}' is coded: {coded}")
         return encoders
 
@@ -311,7 +300,7 @@ class TableSource(Source):
 
     def _classes_from(self, encoders: Mapping[str, Encoder]) -> list[str] | None:
         encoder = encoders.get(self.target_names[0]) if len(self.target_names) == 1 else None
-        return list(encoder.levels) if isinstance(encoder, CategoryEncoder) else None
+        return None if encoder is None else encoder.classes
 
     def _features(self, encoders: dict[str, Encoder]) -> list[str]:
         names = [feature for name in self.named("feature") for feature in encoders[name].feature_names]
@@ -448,7 +437,8 @@ class TableSource(Source):
 
     def part_facts(self) -> PartFacts:
         """Return the number of missing values per column, and the rows with unseen levels."""
-        return self._dropped, {one.name: (one.n_unseen, one.unseen_levels) for one in self._counting}
+        unseen = {one.name: (one.n_unseen, one.unseen_levels) for one in self.encoders.values() if one.n_unseen}
+        return self._dropped, unseen
 
     def conclude(self, facts: Sequence[PartFacts], n_samples: int) -> None:
         """Add the notes on what the parts have shown."""
@@ -456,16 +446,9 @@ class TableSource(Source):
         for of_part, n_unseen in facts:
             for name, count in of_part.items():
                 dropped[name] = dropped.get(name, 0) + count
-            for encoder in self._counting:
-                n_rows, levels = n_unseen[encoder.name]
-                encoder.n_unseen += n_rows
-                encoder.unseen_levels = counted_levels(encoder.unseen_levels, levels)
+            for name, unseen in n_unseen.items():
+                self.encoders[name].count_unseen(*unseen)
         self._note(dropped, n_samples)
-
-    @property
-    def _counting(self) -> list[CategoryEncoder | CountEncoder | DateEncoder]:
-        """Encoders that count unseen levels."""
-        return [one for one in self.encoders.values() if isinstance(one, (CategoryEncoder, CountEncoder, DateEncoder))]
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the kept rows, and their numbers in the batch."""
@@ -500,17 +483,7 @@ class TableSource(Source):
         if n_dropped:
             which = ", ".join(f"'{name}': {count:,}" for name, count in dropped.items())
             notes.append(f"{n_dropped:,} rows dropped because of missing values ({which})")
-        for encoder in self._counting:
-            if encoder.n_unseen:
-                other = name_beside(OTHER, encoder.categories) if isinstance(encoder, CategoryEncoder) else OTHER
-                became = f"'{encoder.name}={other}'" if encoder.unseen == "other" else "zeros"
-                what = "years" if isinstance(encoder, DateEncoder) else "categories"
-                levels = listed_levels(encoder.unseen_levels, encoder.n_unseen)
-                problem = (
-                    f"column '{encoder.name}': {encoder.n_unseen:,} rows of unseen {what} encoded as {became}: {levels}"
-                )
-                notes.append(Caution(problem))
-                encoder.n_unseen, encoder.unseen_levels = 0, {}
+        notes += filter(None, (encoder.take_note_of_unseen() for encoder in self.encoders.values()))
         self.notes[:] = notes
         self.missing[:] = [self._replaced(name, missing[name]) for name in self.columns if name in missing]
 
@@ -518,7 +491,7 @@ class TableSource(Source):
         """Return how the missing values of a column were replaced: see `daskfs.evidence.MissingRecord`."""
         column, encoder = self.columns[name], self.encoders.get(name)
         by = column.missing if isinstance(column.missing, str) else "number"
-        value = encoder.fill if isinstance(encoder, NumberEncoder) and by != "drop" else None
+        value = None if encoder is None or by == "drop" else encoder.filled_with
         return {
             "column": name,
             "n_missing": n_missing,

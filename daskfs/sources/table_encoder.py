@@ -9,23 +9,14 @@ other rows.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from daskfs.sources.columns import CategoryEncoder, CountEncoder, DateEncoder, Encoder, HashedEncoder, NumberEncoder
+from daskfs.sources.encoders.base import Encoder
+from daskfs.sources.encoders.registry import encoder_of
 from daskfs.sources.survey import Survey
 from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
-
-KINDS: dict[str, type[Any]] = {
-    "number": NumberEncoder,
-    "category": CategoryEncoder,
-    "counts": CountEncoder,
-    "hashed": HashedEncoder,
-    "date": DateEncoder,
-}
-"""Names of the encoders in the document; their fields are those of the dataclass."""
 
 
 @dataclass
@@ -104,7 +95,8 @@ class TableEncoder:
         groups: dict[str, dict[str, Any]] = {}
         for name, column in self.columns.items():
             schema = column.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"look_at"})
-            entry = {"schema": schema, "encoder": _encoder_document(self.encoders.get(name))}
+            encoder = self.encoders.get(name)
+            entry = {"schema": schema, "encoder": None if encoder is None else encoder.to_document()}
             groups.setdefault(repr(entry), entry | {"columns": []})["columns"].append(place[name])
         return {
             "names": self.names,
@@ -125,7 +117,7 @@ class TableEncoder:
             for k in (k for start, stop in group["columns"] for k in range(start, stop)):
                 columns[k] = column
                 if group["encoder"] is not None:
-                    encoders[names[k]] = _encoder_of(names[k], group["encoder"])
+                    encoders[names[k]] = encoder_of(names[k], group["encoder"])
         return cls(
             {names[k]: columns[k] for k in sorted(columns)},
             encoders,
@@ -150,31 +142,6 @@ class TableEncoder:
 
 def _is_binned(column: ColumnSchema, survey: Survey) -> bool:
     return column.encoding == "log_bins" and column.role == "feature" and column.missing == "mean"
-
-
-def _encoder_document(encoder: Encoder | None) -> dict[str, Any] | None:
-    """Return the fields of an encoder that differ from the defaults, except its name."""
-    if encoder is None:
-        return None
-    kind = next(kind for kind, cls in KINDS.items() if type(encoder) is cls)
-    found: dict[str, Any] = {"kind": kind}
-    for one in dataclasses.fields(encoder):  # type: ignore[arg-type]
-        value = getattr(encoder, one.name)
-        if one.name not in ("name", "n_unseen", "unseen_levels") and value != one.default:
-            found[one.name] = sorted(value) if isinstance(value, frozenset) else _plain(value)
-    return found
-
-
-def _encoder_of(name: str, document: Mapping[str, Any]) -> Encoder:
-    given = {key: value for key, value in document.items() if key != "kind"}
-    if "pooled" in given:
-        given["pooled"] = frozenset(given["pooled"])
-    made: Encoder = KINDS[document["kind"]](name=name, **given)
-    return made
-
-
-def _plain(value: Any) -> Any:
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple, range)) else value
 
 
 def _ranges(numbers: Sequence[int]) -> list[list[int]]:

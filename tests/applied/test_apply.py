@@ -161,7 +161,7 @@ def test_what_a_file_lacks_has_more_of_or_nobody_has_seen_is_named(table, tmp_pa
     other.loc[3, "city"] = "Paris"
     applied = apply(model, other, tmp_path / "o.csv")
     assert "ignored columns that the training data did not have: 'extra'" in applied.notes
-    assert "column 'city': 1 rows of unseen categories encoded as 'city=other': 'Paris' (1 row)" in applied.notes
+    assert "column 'city': 1 row of unseen categories encoded as 'city=other': 'Paris' (1 row)" in applied.notes
     with pytest.warns(SelectionWarning, match="'Paris'"):
         model.predict(other)
     other.loc[5, "code"] = 9
@@ -169,7 +169,7 @@ def test_what_a_file_lacks_has_more_of_or_nobody_has_seen_is_named(table, tmp_pa
         apply(model, other, tmp_path / "p.csv")
     assert not (tmp_path / "p.csv").exists()
     applied = apply(model, other, tmp_path / "p.csv", unseen="zero")
-    assert "column 'code': 1 rows of unseen categories encoded as zeros: '9' (1 row)" in applied.notes
+    assert "column 'code': 1 row of unseen categories encoded as zeros: '9' (1 row)" in applied.notes
     other.loc[8, "a"] = np.inf
     with refused(SourceError, "frames", at="DataFrame, row 8, column 'a'", naming=["finite"]):
         model.predict(other)

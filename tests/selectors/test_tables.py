@@ -147,7 +147,7 @@ def test_later_rows_may_have_what_nobody_saw_and_it_is_said(problem):
     expected = selector.predict(later)
     later["city"] = later["city"].astype(object)
     later.loc[later.index[0], "city"] = "paris"
-    with pytest.warns(SelectionWarning, match="column 'city': 1 rows of unseen categories encoded as zeros"):
+    with pytest.warns(SelectionWarning, match="column 'city': 1 row of unseen categories encoded as zeros"):
         found = selector.predict(later)
     oslo = selector.coef_[selector.encoder_.feature_names.index("city=oslo")]
     np.testing.assert_allclose(found[0], expected[0] - oslo * (frame["city"][0] == "oslo"))

@@ -12,14 +12,17 @@ import pyarrow.compute as pc
 from daskfs import errors
 from daskfs.kernels.text import hashes, ngrams
 from daskfs.kernels.text.one_hot import gather_entries
-from daskfs.sources.columns import MISSING, OTHER, BadValue, CategoryEncoder, Encoder, checked_numbers
 from daskfs.sources.encoded_block import Beside
+from daskfs.sources.encoders.arrow_numbers import checked_numbers
+from daskfs.sources.encoders.base import MISSING, OTHER, BadValue, Encoder
+from daskfs.sources.encoders.category import CategoryEncoder
+from daskfs.sources.encoders.number import fill_of
 from daskfs.sources.levels import bytes_of, distinct_texts, ids_of, seed_of
 from daskfs.sources.log_bins import bins
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.sources.sparse.lines import joined
 from daskfs.sources.sparse.over import OverSource
-from daskfs.sources.survey import fill_of, is_open
+from daskfs.sources.survey import is_open
 from daskfs.sources.table import TableSource
 from daskfs.sources.table_schema import ColumnSchema
 

@@ -1,0 +1,108 @@
+"""Numbers of a column as Arrow has them: read, checked, and written side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.sources.encoders.base import BadValue
+
+_PLAIN = {
+    getattr(pa, name)(): np.dtype(name)
+    for name in ("float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+}
+_PIECE_NBYTES = 1 << 17
+"""Columns are transposed in pieces of this size, which stay in the processor's cache."""
+
+
+def plain_numbers(values: pa.Array) -> np.ndarray | None:
+    """Return a view of a numeric Arrow array, without loading pandas as Arrow does; None if a value is missing."""
+    dtype = _PLAIN.get(values.type)
+    if dtype is None or values.null_count:
+        return None
+    if not len(values):
+        return np.empty(0, dtype)
+    return np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * dtype.itemsize)
+
+
+def write_numbers(columns: Sequence[np.ndarray], out: np.ndarray) -> bool:
+    """Write numeric columns side by side; return whether all are finite, both before and after the cast.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray of shape (n_rows,)
+    out : float32 or float64 array of shape (n_rows, n_columns)
+    """
+    bound = np.finfo(out.dtype).max
+    step = max(1, _PIECE_NBYTES // (8 * len(columns)))
+    room = np.empty((len(columns), step))
+    for start in range(0, len(out), step):
+        piece = room[:, : len(out) - start]
+        for values, row in zip(columns, piece, strict=True):
+            row[:] = values[start : start + step]
+        if not (piece.min() >= -bound and piece.max() <= bound):
+            return False
+        out[start : start + step] = piece.T
+    return True
+
+
+def numbers_of(values: pa.Array) -> np.ndarray:
+    """Return a numeric Arrow array as float64, with NaN for missing values."""
+    if (plain := plain_numbers(values)) is not None:
+        return np.asarray(plain, dtype=np.float64)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        values = pc.cast(values, pa.float64())
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def checked_numbers(
+    name: str, values: pa.Array, *, integer: bool = False, fill: float | None = None, is_feature: bool = True
+) -> np.ndarray:
+    """Return finite float64 numbers, with missing values filled.
+
+    Raises
+    ------
+    BadValue
+        A missing value and no `fill`, NaN or infinity, or a fraction where integers are expected.
+    """
+    try:
+        numbers = numbers_of(values)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        row = _first_that_is_no_number(values)
+        raise BadValue(
+            name, row, f"expected a number, found {values[row].as_py()!r}", "set dtype: string, or fix the value"
+        ) from None
+    if values.null_count:
+        null = pc.is_null(values).to_numpy(zero_copy_only=False)
+        if fill is None:
+            row = int(np.flatnonzero(null)[0])
+            remedy = _HOW_TO_FILL if is_feature else "set missing: drop for the column, or fix the value"
+            raise BadValue(name, row, "expected a number, found a missing value", remedy)
+        numbers = np.where(null, fill, numbers)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        raise BadValue(
+            name, row, f"expected a finite number, found {numbers[row]}", "name it in format.missing, or fix the value"
+        )
+    if integer and (fractions := numbers != np.floor(numbers)).any():
+        row = int(np.flatnonzero(fractions)[0])
+        raise BadValue(name, row, f"expected an integer, found {numbers[row]:g}", "set dtype: number")
+    return numbers
+
+
+def _first_that_is_no_number(values: pa.Array) -> int:
+    for row in range(len(values)):
+        try:
+            numbers_of(values.slice(row, 1))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return row
+    return 0
+
+
+_HOW_TO_FILL = "set missing: drop, mean, zero or a number for the column"

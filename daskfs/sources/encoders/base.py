@@ -1,0 +1,217 @@
+"""What an encoder is: it turns one column of a table into features, and explains them.
+
+An encoder knows its feature names before it sees a row (`daskfs.sources.survey` has read the data if that is needed),
+and writes into the block it is given. A value it cannot use raises `BadValue`, which `daskfs.sources.table` turns into
+an error with file and line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from daskfs.errors import Caution
+from daskfs.sources.table_schema import ColumnSchema
+
+OTHER, MISSING = "other", "missing"
+
+
+class BadValue(Exception):
+    """A value that cannot be used: its row in the batch, the problem, the remedy."""
+
+    def __init__(self, column: str, row: int, problem: str, remedy: str) -> None:
+        super().__init__(column, row, problem, remedy)
+        self.column, self.row, self.problem, self.remedy = column, row, problem, remedy
+
+
+class ColumnFacts(NamedTuple):
+    """What a pass over the rows has found about a column, as far as its encoding needs it."""
+
+    counts: Mapping[str, int] = {}
+    """Rows of each level."""
+    n_missing: int = 0
+    years: Collection[int] = ()
+    mean: float = 0.0
+    std: float = 0.0
+
+
+_LISTED = 8
+"""Number of unseen levels, at most, whose rows are counted separately."""
+
+
+def counted_levels(known: Mapping[str, int], rows: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts of the first few levels, with more rows added.
+
+    Examples
+    --------
+    >>> counted_levels({"a": 2}, {"a": 1, "b": 4})
+    {'a': 3, 'b': 4}
+    """
+    found = {**known}
+    for level, count in rows.items():
+        if level in found or len(found) < _LISTED:
+            found[level] = found.get(level, 0) + count
+    return found
+
+
+def listed_levels(rows: Mapping[str, int], n_rows: int | None = None) -> str:
+    """Return levels with their numbers of rows as text, the most frequent first; `n_rows` is the total of all levels.
+
+    Examples
+    --------
+    >>> listed_levels({"Oslo": 1, "Rome": 1200}, 1300)
+    "'Rome' (1,200 rows), 'Oslo' (1 row), others (99 rows)"
+    """
+    first = sorted(rows.items(), key=lambda level: (-level[1], level[0]))[:_LISTED]
+    counts = [(repr(level), count) for level, count in first]
+    rest = (sum(rows.values()) if n_rows is None else n_rows) - sum(count for _, count in first)
+    counts += [("others", rest)] if rest else []
+    return ", ".join(f"{level} ({count:,} row{'' if count == 1 else 's'})" for level, count in counts)
+
+
+@dataclass
+class Encoder(ABC):
+    """Turns one column into features.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    n_unseen : int
+        Rows with a level that the fit has not seen, encoded since the count began.
+    unseen_levels : dict of str to int
+        Rows of the first few of these levels.
+    """
+
+    name: str
+    n_unseen: int = field(default=0, compare=False, kw_only=True)
+    unseen_levels: dict[str, int] = field(default_factory=dict, compare=False, kw_only=True)
+
+    kind: ClassVar[str]
+    """Its name in documents."""
+    missing_as_zero: ClassVar[Mapping[str, Any]]
+    """Attributes with which missing values become zeros."""
+
+    @classmethod
+    @abstractmethod
+    def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:
+        """Return the encoder of a column; decisions made for it are appended to `notes`.
+
+        Raises
+        ------
+        SchemaError
+            The column cannot be encoded so.
+        """
+
+    @property
+    @abstractmethod
+    def feature_names(self) -> list[str]:
+        """Names of the features that it writes."""
+
+    @abstractmethod
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write the features of these rows into `out` of shape (n_rows, n_features)."""
+
+    @abstractmethod
+    def sql(self, place: int, dialect: str) -> str | None:
+        """Return the SQL expression of a feature, by its place among the features; None if SQL cannot express it."""
+
+    @abstractmethod
+    def python(self, place: int) -> str | None:
+        """Return the expression of a feature in an exported Python file, of a column of a frame; None if there is none.
+
+        It may use the functions of that file, see `daskfs.applied.export`.
+        """
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of the codes, for categories as targets or as entries; None for other encodings."""
+        return None
+
+    def codes(self, values: pa.Array) -> np.ndarray:
+        """Return the number of each row's class, int64; -1 if it has none."""
+        raise NotImplementedError(f"{self.kind} has no classes")
+
+    @property
+    def filled_with(self) -> float | None:
+        """The number that replaces a missing one, if there is one."""
+        return None
+
+    def unchanged(self, values: pa.Array) -> np.ndarray | None:
+        """Return the numbers if they can be written unchanged (finite or not); None if they need encoding."""
+        return None
+
+    def spelt(self, values: pa.Array) -> pa.Array:
+        """Return booleans as the fit has seen them."""
+        return values
+
+    def of_other_rows(self, *, lets_missing: bool, unseen: str | None = None) -> Self:
+        """Return a copy that counts anew, for rows that the fit has not seen.
+
+        Parameters
+        ----------
+        lets_missing : bool
+            Whether missing values become zeros.
+        unseen : {"zero", "other"}, optional
+            Encoding of levels that the fit would refuse, where that depends on a list of levels.
+        """
+        changes = self.missing_as_zero if lets_missing else {}
+        return dataclasses.replace(self, n_unseen=0, unseen_levels={}, **changes)
+
+    def count_unseen(self, n_rows: int, levels: Mapping[str, int]) -> None:
+        """Add rows of levels that the fit has not seen."""
+        self.n_unseen += n_rows
+        self.unseen_levels = counted_levels(self.unseen_levels, levels)
+
+    def take_note_of_unseen(self) -> Caution | None:
+        """Return a note on the levels that the fit has not seen, and count anew; None if there were none."""
+        if not self.n_unseen:
+            return None
+        levels = listed_levels(self.unseen_levels, self.n_unseen)
+        rows = f"{self.n_unseen:,} row{'' if self.n_unseen == 1 else 's'}"
+        note = f"column '{self.name}': {rows} of unseen {self._unseen_as()}: {levels}"
+        self.n_unseen, self.unseen_levels = 0, {}
+        return Caution(note)
+
+    def _unseen_as(self) -> str:
+        """Return what kind of level is unseen, and as what it is encoded."""
+        return "categories encoded as zeros"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the fields that differ from the defaults, except the name."""
+        found: dict[str, Any] = {"kind": self.kind}
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name)
+            if one.name not in ("name", "n_unseen", "unseen_levels") and value != one.default:
+                found[one.name] = sorted(value) if isinstance(value, frozenset) else _plain(value)
+        return found
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple, range)) else value
+
+
+def refuse_missing(name: str, missing: str, levels: np.ndarray) -> None:
+    """Refuse rows without a level (-1) unless missing values are allowed.
+
+    Raises
+    ------
+    BadValue
+    """
+    if missing in ("error", "drop") and len(rows := np.flatnonzero(levels < 0)):
+        problem = "expected a category, found a missing value"
+        raise BadValue(name, int(rows[0]), problem, "set missing: drop, zero or category")
+
+
+def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:
+    """Set out[i, codes[i]] to one and the rest to zero; with `drop_first`, level 0 has no column."""
+    out[...] = 0
+    columns = codes - int(drop_first)
+    rows = np.flatnonzero(columns >= 0)
+    out[rows, columns[rows]] = 1

@@ -1,0 +1,97 @@
+"""Numbers: unchanged, standardised, or with an indicator of missing values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.sources.encoders.arrow_numbers import checked_numbers, plain_numbers
+from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder
+from daskfs.sources.encoders.sql import quoted, signed
+from daskfs.sources.table_schema import ColumnSchema
+
+
+def fill_of(column: ColumnSchema, mean: float) -> float | None:
+    """Return the number that replaces a missing one; None if missing values are not allowed."""
+    if isinstance(column.missing, (int, float)):
+        return float(column.missing)
+    return {"mean": mean, "zero": 0.0}.get(column.missing)
+
+
+@dataclass
+class NumberEncoder(Encoder):
+    """A number, unchanged or standardised."""
+
+    integer: bool = False
+    fill: float | None = None
+    centre: float = 0.0
+    scale: float = 1.0
+    has_indicator: bool = False
+
+    kind: ClassVar[str] = "number"
+    missing_as_zero = {"fill": 0.0}  # noqa: RUF012
+
+    @classmethod
+    def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:
+        """Return the encoder of a column."""
+        encoder = cls(
+            name, column.dtype == "integer", fill_of(column, facts.mean), has_indicator=column.missing_indicator
+        )
+        if column.resolved_encoding == "standardised":
+            encoder.centre, encoder.scale = facts.mean, facts.std or 1.0
+        return encoder
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The column's name, and the name of the missing indicator if there is one."""
+        return [self.name, f"{self.name}={MISSING}"][: 1 + self.has_indicator]
+
+    def unchanged(self, values: pa.Array) -> np.ndarray | None:
+        """Return the numbers if they can be written unchanged (finite or not); None if they need encoding."""
+        is_whole = not self.integer or pa.types.is_integer(values.type)
+        is_plain = is_whole and not self._is_scaled and not self.has_indicator
+        return plain_numbers(values) if is_plain else None
+
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write the number, and the missing indicator."""
+        if self.has_indicator:
+            out[:, 1] = pc.is_null(values).to_numpy(zero_copy_only=False)
+        numbers = checked_numbers(self.name, values, integer=self.integer, fill=self.fill)
+        if self._is_scaled:
+            numbers = (numbers - self.centre) / self.scale
+        with np.errstate(over="ignore"):
+            out[:, 0] = numbers
+        if out.dtype != np.float64 and not np.isfinite(out[:, 0]).all():
+            row = int(np.flatnonzero(~np.isfinite(out[:, 0]))[0])
+            raise BadValue(
+                self.name,
+                row,
+                f"expected a number that fits {out.dtype}, found {numbers[row]:g}",
+                "use dtype float64 (--dtype float64, or store: {dtype: float64} in the pipeline)",
+            )
+
+    @property
+    def filled_with(self) -> float | None:
+        """The number that replaces a missing one, if there is one."""
+        return self.fill
+
+    @property
+    def _is_scaled(self) -> bool:
+        return self.centre != 0.0 or self.scale != 1.0
+
+    def sql(self, place: int, dialect: str) -> str:
+        """Return the number, or the indicator of a missing one."""
+        column = quoted(self.name)
+        if place == 1:
+            return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
+        text = column if self.fill is None else f"COALESCE({column}, {self.fill!r})"
+        return f"({text} - {signed(self.centre)}) / {self.scale!r}" if self._is_scaled else text
+
+    def python(self, place: int) -> str:
+        """Return the number, or the indicator of a missing one."""
+        column = f"frame[{self.name!r}]"
+        return f"{column}.isna()" if place == 1 else f"number({column}, {self.fill!r}, {self.centre!r}, {self.scale!r})"

@@ -1,0 +1,91 @@
+"""Every encoding of a column: its features, its document, and copies for other rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from daskfs.sources.encoders.base import BadValue, ColumnFacts, Encoder
+from daskfs.sources.encoders.registry import ENCODERS, encoder_of, make_encoder
+from daskfs.sources.table_schema import ColumnSchema
+
+FACTS = ColumnFacts({"a": 3, "b": 2, "c": 1}, n_missing=1, years=(2001, 2003), mean=2.0, std=4.0)
+LEVELS = {"dtype": "string", "missing": "category"}
+DATES = {"dtype": "date", "missing": "zero", "encoding": {"date_parts": ["year", "month"], "as": "dummies"}}
+COLUMNS: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "number": ({"missing": "mean", "missing_indicator": True}, [1.0, None, 3.0]),
+    "standardised": ({"encoding": "standardised"}, [1.0, 2.0, 3.0]),
+    "category": ({**LEVELS, "min_count": 2}, ["a", "c", None]),
+    "counts": ({**LEVELS, "encoding": "counts"}, ["a", "c", None]),
+    "hashed": ({**LEVELS, "encoding": {"hashed": 7}}, ["a", "c", None]),
+    "date": ({**DATES, "missing_indicator": True}, ["2001-02-03", "2003-01-01", None]),
+}
+
+
+def test_every_encoding_is_here() -> None:
+    assert COLUMNS.keys() == ENCODERS.keys()
+
+
+def made(encoding: str) -> tuple[Encoder, pa.Array]:
+    schema, values = COLUMNS[encoding]
+    return make_encoder("x", ColumnSchema.model_validate(schema), FACTS, []), pa.array(values)
+
+
+@pytest.mark.parametrize("encoding", COLUMNS)
+def test_it_writes_the_features_that_it_names_and_its_document_makes_it_again(encoding: str) -> None:
+    encoder, values = made(encoding)
+    out = np.full((len(values), len(encoder.feature_names)), np.nan)
+    encoder.encode(values, out)
+    assert np.isfinite(out).all()
+    assert len(set(encoder.feature_names)) == out.shape[1]
+    again = encoder_of("x", encoder.to_document())
+    assert again == encoder
+    found = np.full_like(out, np.nan)
+    again.encode(values, found)
+    np.testing.assert_array_equal(found, out)
+
+
+@pytest.mark.parametrize("encoding", COLUMNS)
+def test_a_copy_for_other_rows_may_take_missing_values_as_zeros(encoding: str) -> None:
+    schema, _ = COLUMNS[encoding]
+    strict = {key: value for key, value in schema.items() if not key.startswith("missing")}
+    encoder = make_encoder("x", ColumnSchema.model_validate(strict), FACTS, [])
+    missing = pa.nulls(2, pa.float64() if encoding in ("number", "standardised") else pa.string())
+    out = np.full((2, len(encoder.feature_names)), np.nan)
+    with pytest.raises(BadValue):
+        encoder.of_other_rows(lets_missing=False).encode(missing, out)
+    encoder.of_other_rows(lets_missing=True).encode(missing, out)
+    centre = -0.5 if encoding == "standardised" else 0.0  # (0 - mean) / std
+    np.testing.assert_array_equal(out, centre)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "values", "note"),
+    [
+        ("category", ["z", "z", "a"], "column 'x': 2 rows of unseen categories encoded as 'x=other': 'z' (2 rows)"),
+        ("counts", ["z", "z", "a"], "column 'x': 2 rows of unseen categories encoded as zeros: 'z' (2 rows)"),
+        ("date", ["1999-02-03"], "column 'x': 1 row of unseen years encoded as zeros: '1999' (1 row)"),
+    ],
+)
+def test_levels_that_the_fit_has_not_seen_are_counted_until_a_note_is_taken(
+    encoding: str, values: list[str], note: str
+) -> None:
+    schema, _ = COLUMNS[encoding]
+    unseen = {"category": {"unseen": "other"}, "date": {"unseen": "zero"}}.get(encoding, {})
+    encoder = make_encoder("x", ColumnSchema.model_validate(schema | unseen), FACTS, [])
+    encoder.encode(pa.array(values), np.empty((len(values), len(encoder.feature_names))))
+    copied = encoder.of_other_rows(lets_missing=False)
+    assert copied.n_unseen == 0
+    assert encoder.take_note_of_unseen() == note
+    assert encoder.take_note_of_unseen() is None
+
+
+@pytest.mark.parametrize("encoding", COLUMNS)
+def test_sql_and_python_express_every_feature_but_hashes(encoding: str) -> None:
+    encoder, _ = made(encoding)
+    for place in range(len(encoder.feature_names)):
+        texts = [encoder.sql(place, "standard"), encoder.sql(place, "sqlite"), encoder.python(place)]
+        assert {text is None for text in texts} == {encoding == "hashed"}
