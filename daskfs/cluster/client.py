@@ -121,7 +121,8 @@ def _spread(client: Client, kept: Any) -> None:
     """Copy an argument from one worker to all others.
 
     Dask's broadcast is not used, because it retries copies to dead workers for ever, and tasks are not used, because
-    workers may have no free thread.
+    workers may have no free thread. Dask's active memory manager drops copies that no task waits for, by default every
+    two seconds; the tasks of a later round then fetch them again.
     """
     with_it = [address for holders in interrupts.call_aside(client.who_has, [kept]).values() for address in holders]
     without = [address for address in interrupts.call_aside(client.nthreads) if address not in with_it]
