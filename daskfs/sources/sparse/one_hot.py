@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from daskfs import errors
 from daskfs.kernels.text import hashes, ngrams
 from daskfs.kernels.text.one_hot import gather_entries
-from daskfs.sources.encoded_block import Beside
 from daskfs.sources.encoders.arrow_numbers import checked_numbers
 from daskfs.sources.encoders.base import MISSING, OTHER, BadValue, Encoder
 from daskfs.sources.encoders.category import CategoryEncoder
 from daskfs.sources.encoders.number import fill_of
 from daskfs.sources.levels import bytes_of, distinct_texts, ids_of, seed_of
 from daskfs.sources.log_bins import bins
+from daskfs.sources.row_metadata import RowMetadata
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.sources.sparse.lines import joined
 from daskfs.sources.sparse.over import OverSource
@@ -219,7 +219,7 @@ class OneHotBlock:
         self.start, self.n_rows, self._layout = start, 0, layout
         self._ids = np.empty((length, layout.width), np.uint64)
         self._data = np.empty((length, layout.width), np.float32)
-        self._beside = Beside(length, table, table.encoders)
+        self._metadata = RowMetadata(length, table, table.encoders)
         self._names: list[NamedIds] = []
 
     @property
@@ -235,7 +235,7 @@ class OneHotBlock:
             names = features.write(table[name], self._ids[rows, first:behind], self._data[rows, first:behind])
             self._names.append(names)
             first = behind
-        self._beside.write(rows, table)
+        self._metadata.write(rows, table)
         self.n_rows = rows.stop
 
     def finished(self) -> SparseBlock:
@@ -246,7 +246,7 @@ class OneHotBlock:
         gather_entries(ids, values, indptr, features, data)
         features, data = features[: indptr[-1]], data[: indptr[-1]]
         are_ones = bool(np.all(data == 1.0))
-        y, weight, labels = self._beside.of(self.n_rows)
+        y, weight, labels = self._metadata.of(self.n_rows)
         names = _together(self._names)
         return SparseBlock(self.start, indptr, features, None if are_ones else data, y, weight, labels, names)
 
