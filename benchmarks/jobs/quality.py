@@ -21,14 +21,17 @@ SELECTORS = {
     "fgm": "FGM",
     "mission": "Mission",
 }
-OWN_NUMBER = ("auto", "prediction", "LassoCV", "l1-cv", "enet-cv")
-"""Methods that find the number of features themselves."""
+REFERENCES = ("L2 of all", "HistGradientBoosting of all", "RandomForest of all")
+"""Models of all columns, which do not select."""
+OWN_NUMBER = ("prediction", "LassoCV", "l1-cv", "enet-cv", *REFERENCES)
+"""Methods that find the number of features themselves, and only that; `auto` takes a number, too."""
 PEERS = ("l1", "LassoCV", "l1-cv", "enet-cv", "OMP", "f-test", "trees", "forest", "boosting")
 SIZES = (10, 30, 100)
-MAX_DENSE_NBYTES = 700 << 20
+TIMEOUT_S = 900.0
 N_BISECTIONS = 12
-Fold = tuple[np.ndarray, float | None]
-"""The selected columns, and the score of the model's own predictions (None if it only ranks)."""
+Fold = tuple[np.ndarray | None, float | None]
+"""The selected columns (None: all, without selection), and the score of the model's own predictions (None if it only
+ranks)."""
 
 
 def measure_of(task: str, y: np.ndarray, prediction: np.ndarray) -> float:
@@ -64,10 +67,10 @@ def selected(method: str, size: int | str, data: Any, train: np.ndarray, test: n
     import daskfs
 
     made = getattr(daskfs, SELECTORS[method])
-    options: dict[str, Any] = {"goal": "prediction"} if method in OWN_NUMBER else {}
+    options: dict[str, Any] = {"goal": "prediction"} if size == "own" else {}
     if method == "message" and size != "cv":
         options["max_features"] = size
-    elif method not in ("message", *OWN_NUMBER):
+    elif method != "message" and size != "own":
         options["n_features_to_select"] = size
     if inspect.signature(made).parameters["loss"].default != "auto":
         options["loss"] = {"regression": "squared", "binary": "logistic", "classes": "multinomial"}[data.task]
@@ -95,38 +98,107 @@ def ranked(method: str, size: int, data: Any, train: np.ndarray, test: np.ndarra
     return np.argsort(-model.feature_importances_, kind="stable")[:size], None
 
 
-def by_peer(method: str, size: int, data: Any, train: np.ndarray, test: np.ndarray) -> Fold:
-    """Select and predict with scikit-learn, over standardised columns, or sparse ones divided by their largest."""
+def of_all(method: str, size: int | str, data: Any, train: np.ndarray, test: np.ndarray) -> Fold:
+    """Predict with trees of all columns, at their default settings."""
+    import scipy.sparse
+    from sklearn import ensemble
+
+    kind = "Regressor" if data.task == "regression" else "Classifier"
+    X = data.X
+    if scipy.sparse.issparse(X) and method.startswith("Hist"):
+        X = X.toarray()
+    model = getattr(ensemble, method.removesuffix(" of all") + kind)(random_state=0).fit(X[train], data.y[train])
+    told = model.predict_proba(X[test])[:, 1] if data.task == "binary" else model.predict(X[test])
+    return None, measure_of(data.task, data.y[test], told)
+
+
+def scalers(X: Any) -> list[Any]:
+    """Return the scalings to choose from: of columns that are mostly zeros also none, as `Auto` has."""
+    import scipy.sparse
+    from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, StandardScaler
+
+    if scipy.sparse.issparse(X):
+        return [MaxAbsScaler(), FunctionTransformer()]
+    return [StandardScaler(), FunctionTransformer()] if np.mean(X == 0.0) > 0.5 else [StandardScaler()]
+
+
+def by_peer(method: str, size: int | str, data: Any, train: np.ndarray, test: np.ndarray) -> Fold:
+    """Select and predict with scikit-learn; those that cross-validate choose the scaling by it, too."""
+    from sklearn.feature_selection import f_classif, f_regression
+
+    y, found = data.y[train], list[tuple[float, Fold]]()
+    for scaler in scalers(data.X[train])[: None if method in OWN_NUMBER else 1]:
+        X = scaler.fit_transform(data.X[train])
+        if method == "f-test":
+            statistic = (f_regression if data.task == "regression" else f_classif)(X, y)[0]
+            return np.argsort(-np.nan_to_num(statistic), kind="stable")[:size], None
+        X_test = scaler.transform(data.X[test])
+        if method == "l1":
+            return l1(int(size), data.task, X, y, X_test, data.y[test])
+        if method in ("l1-cv", "L2 of all") and data.task != "regression":
+            fitted = classifier(method, data.task, X, y)
+        else:
+            fitted = regression(method, int(min(SIZES) if size == "own" else size), data.task, X, y)
+        columns = np.flatnonzero(np.any(fitted.coef != 0.0, axis=0))
+        own = measure_of(data.task, data.y[test], fitted.predict(X_test))
+        found.append((fitted.score, (None if method in REFERENCES else columns, own)))
+    return max(found, key=lambda one: one[0])[1]
+
+
+class Fitted(NamedTuple):
+    """A model: coefficients of (targets, columns), its score by its own cross-validation, and predictions."""
+
+    coef: np.ndarray
+    score: float
+    predict: Callable[[Any], np.ndarray]
+
+
+def classifier(method: str, task: str, X: Any, y: np.ndarray) -> Fitted:
+    """Fit logistic regressions of cross-validated strength: l2, or l1, of several classes one against the rest."""
+    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.multiclass import OneVsRestClassifier
+
+    options: dict[str, Any] = {"cv": 5, "scoring": "neg_log_loss", "use_legacy_attributes": False, "random_state": 0}
+    model: Any = LogisticRegressionCV(Cs=np.logspace(-5, 3, 9), l1_ratios=[0.0], max_iter=200, **options)
+    if method == "l1-cv":
+        model = LogisticRegressionCV(Cs=np.logspace(-3, 2, 11), l1_ratios=[1.0], solver="liblinear", **options)
+        model = OneVsRestClassifier(model) if task == "classes" else model
+    parts = getattr(model.fit(X, y), "estimators_", [model])
+    score = sum(np.mean(one.scores_, axis=0).max() for one in parts)
+    return Fitted(np.vstack([one.coef_ for one in parts]), score, partial(predictions, model, task=task))
+
+
+def regression(method: str, size: int, task: str, X: Any, y: np.ndarray) -> Fitted:
+    """Fit least squares, for classes of -1 and 1, or of one column per class."""
     import scipy.sparse
     from sklearn import linear_model
-    from sklearn.feature_selection import f_classif, f_regression
-    from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
-    is_number = data.task == "regression"
-    scaler = (MaxAbsScaler() if scipy.sparse.issparse(data.X) else StandardScaler()).fit(data.X[train])
-    X, X_test, y = scaler.transform(data.X[train]), scaler.transform(data.X[test]), data.y[train]
-    if method == "f-test":
-        statistic = (f_regression if is_number else f_classif)(X, y)[0]
-        return np.argsort(-np.nan_to_num(statistic), kind="stable")[:size], None
-    if method == "l1":
-        return l1(size, data.task, X, y, X_test, data.y[test])
-    if method == "l1-cv":
-        if is_number:
-            raise NotApplicable("for classes")
-        options: dict[str, Any] = {"Cs": 10, "cv": 5, "l1_ratios": [1.0], "solver": "liblinear", "random_state": 0}
-        options |= {"scoring": "neg_log_loss", "use_legacy_attributes": False}
-        return linear(linear_model.LogisticRegressionCV(**options), data.task, X, y, X_test, data.y[test])
-    if data.task == "classes" or X.shape[0] * X.shape[1] * 8 > MAX_DENSE_NBYTES:
-        raise NotApplicable("several classes" if data.task == "classes" else "too large as dense columns")
-    dense, dense_test = (part.toarray() if scipy.sparse.issparse(part) else part for part in (X, X_test))
-    model = {
-        "LassoCV": lambda: linear_model.LassoCV(cv=5),
-        "enet-cv": lambda: linear_model.ElasticNetCV(l1_ratio=[0.2, 0.5, 0.9], cv=5),
-        "OMP": lambda: linear_model.OrthogonalMatchingPursuit(n_nonzero_coefs=min(size, len(y) - 1)),
-    }[method]()
-    model.fit(dense.astype(float), y if is_number else 2.0 * y - 1.0)
-    own = measure_of(data.task, data.y[test], model.predict(dense_test.astype(float)))
-    return np.flatnonzero(model.coef_), own
+    several = task == "classes"
+    if several:
+        target = np.eye(int(y.max()) + 1)[y]
+        X = X.toarray() if scipy.sparse.issparse(X) else X
+    else:
+        target = y if task == "regression" else 2.0 * y - 1.0
+    X = X.astype(float)
+    X = scipy.sparse.csc_array(X) if scipy.sparse.issparse(X) else X
+    if method == "OMP":
+        if several:
+            raise NotApplicable("selects for each class by itself")
+        X = X.toarray() if scipy.sparse.issparse(X) else X
+        model: Any = linear_model.OrthogonalMatchingPursuit(n_nonzero_coefs=min(size, len(y) - 1)).fit(X, target)
+        score = 0.0
+    elif method == "L2 of all":
+        model = linear_model.RidgeCV(np.logspace(-2, 6, 17)).fit(X, target)
+        score = model.best_score_
+    elif method == "l1-cv":
+        raise NotApplicable("for classes")
+    else:
+        name = ("MultiTask" if several else "") + {"LassoCV": "LassoCV", "enet-cv": "ElasticNetCV"}[method]
+        ratios = {"l1_ratio": [0.2, 0.5, 0.9]} if method == "enet-cv" else {}
+        model = getattr(linear_model, name)(cv=5, **ratios).fit(X, target)
+        score = -model.mse_path_.mean(axis=-1).min()
+    told = (lambda X: np.argmax(model.predict(X), axis=1)) if several else model.predict
+    return Fitted(np.atleast_2d(model.coef_), float(score), told)
 
 
 def linear(one: Any, task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> Fold:
@@ -174,9 +246,8 @@ def over_folds(fold: Callable[[Any, np.ndarray, np.ndarray], Fold], size: int | 
 def contender(method: str, size: int | str) -> Contender:
     """Return a method asked for a number of features."""
     kind: Any = selected if method in SELECTORS else ranked if method in ("trees", "forest", "boosting") else by_peer
-    asked = min(SIZES) if size == "own" and method not in SELECTORS else size
-    fold = lambda data, train, test: kind(method, size if asked == "own" else asked, data, train, test)  # noqa: E731
-    return Contender(partial(over_folds, fold, size))
+    kind = of_all if method in REFERENCES[1:] else kind
+    return Contender(partial(over_folds, partial(kind, method, size), size))
 
 
 def refit(data: Any, columns: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
@@ -204,14 +275,16 @@ def judge(data: Any, answer: list[Fold]) -> dict[str, float]:
     """Return means over the folds and their standard errors, and the stability of the selection (Nogueira's index)."""
     from daskfs.model_selection.stability_index import stability_index
 
-    folds = list(data.folds())
-    refits = np.array([refit(data, fold[0], *rows) for fold, rows in zip(answer, folds, strict=True)])
-    found = {"columns": fmean(len(columns) for columns, _ in answer), "folds": len(folds)}
+    folds, p = list(data.folds()), data.X.shape[1]
+    chosen = [columns for columns, _ in answer if columns is not None]
+    refits = np.array([refit(data, columns, *rows) for columns, rows in zip(chosen, folds, strict=False)])
+    found = {"columns": fmean(map(len, chosen)) if chosen else p, "folds": len(folds)}
     owns = np.array([own for _, own in answer if own is not None])
     for name, values in (("own", owns), ("refit", refits)):
         if len(values):
             found[name], found[f"{name} SE"] = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
-    found["stability"] = float(stability_index([columns for columns, _ in answer], data.X.shape[1]).value)
+    if chosen:
+        found["stability"] = float(stability_index(chosen, p).value)
     return found
 
 
@@ -370,6 +443,7 @@ def which_selector(records: Iterable[Record]) -> str:
 def contenders(methods: Iterable[str]) -> dict[str, Contender]:
     """Return methods at each number of features."""
     asked = {m: ("own",) if m in OWN_NUMBER else (*SIZES, "cv") if m in SELECTORS else SIZES for m in methods}
+    asked |= {"auto": ("own", *SIZES)} if "auto" in asked else {}
     return {f"{m} {size}": contender(m, size) for m, sizes in asked.items() for size in sizes}
 
 
@@ -380,7 +454,7 @@ JOBS = [
         "What selected features are worth",
         open_set,
         contenders(SELECTORS),
-        contenders(PEERS),
+        contenders((*PEERS, *REFERENCES)),
         judge,
         {
             "smoke": [{"set": "breast cancer"}],
@@ -396,5 +470,6 @@ JOBS = [
         ),
         table=table,
         repeats=1,
+        timeout_s=TIMEOUT_S,
     )
 ]
