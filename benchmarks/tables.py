@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.harness import ROOT, SCALES, Job, Record, of_case
 from benchmarks.jobs import JOBS
-from benchmarks.jobs.quality import auto_evidence, which_selector
+from benchmarks.jobs.quality import auto_evidence, judged, which_selector
 
 PAGE = ROOT / "docs" / "measurements.md"
 SECTIONED = (ROOT / "README.md", ROOT / "docs" / "which_selector.md")
@@ -197,7 +197,7 @@ def evidence(records: Sequence[Record]) -> str:
 
 def sections(records: Sequence[Record]) -> dict[str, str]:
     """Return the texts of marked sections by their names."""
-    return {"evidence": evidence(records), "which_selector": which_selector(records)}
+    return {"evidence": evidence(records), "which_selector": which_selector(records), "judged": judged(records)}
 
 
 def filled(text: str, records: Sequence[Record]) -> str:

@@ -313,7 +313,8 @@ def cells(records: Iterable[Record]) -> Cells:
             method, _, asked = record["contender"].rpartition(" ")
             q = record["quality"]
             own = (q["own"], q["own SE"] or 0.0) if "own" in q else None
-            cell = Cell(q["columns"], own, (q["refit"], q["refit SE"] or 0.0), record["cpu_s"] / q["folds"])
+            refit = (q["refit"], q["refit SE"] or 0.0) if "refit" in q else (-np.inf, 0.0)  # does not select
+            cell = Cell(q["columns"], own, refit, record["cpu_s"] / q["folds"])
             found[record["case"]["set"], method, asked] = cell
     return found
 
@@ -438,6 +439,137 @@ def which_selector(records: Iterable[Record]) -> str:
                 text.append(lines)
         text.append("")
     return "\n".join(text).rstrip()
+
+
+TRAINED = {
+    **{"riboflavin": (56, 4088), "mice": (1115, 10346), "maize": (220, 3093), "golub": (57, 7129), "alon": (49, 2000)},
+    **{"singh": (81, 12600), "gravier": (134, 2905), "arcene": (160, 10000), "epsilon": (160, 2000)},
+    **{"khan": (50, 2308), "breast tcga": (120, 526), "power hourly": (3000, 47), "power minute": (3000, 38)},
+    **{"madelon": (1819, 500), "gisette-like": (3000, 5000), "mnist 3v8": (3000, 784), "mnist 4v9": (3000, 784)},
+    **{"higgs": (3000, 28), "higgs h2o": (3000, 28), "magic": (3000, 10), "skin": (3000, 3), "adult": (3000, 105)},
+    **{"a9a": (3000, 123), "w8a": (3000, 300), "flights": (3000, 2655), "criteo": (3000, 3507)},
+    **{"splice": (3000, 1592), "promoters": (3000, 1004), "kddcup99": (3000, 107), "basehock": (1395, 4862)},
+    **{"pcmac": (1360, 3289), "relathe": (998, 4322), "rcv1": (1050, 47237), "20news pc v mac": (1361, 8044)},
+    **{"aclimdb": (3000, 20988), "rtpolarity": (3000, 7124), "smsspam": (3000, 2816), "news20": (2795, 62060)},
+}
+"""Training rows and columns of each set."""
+SPARSE = ("a9a", "w8a", "flights", "criteo", "splice", "promoters", "rcv1", "20news pc v mac", "aclimdb", "rtpolarity")
+SPARSE += ("smsspam", "news20")
+SEVERAL = ("khan", "breast tcga", "kddcup99", "news20")
+"""Sets of several classes."""
+
+
+def with_recommended(known: Cells) -> Cells:
+    """Return the cells with those of `Auto` with a number, which are those of the method that it takes."""
+    from daskfs.model_selection.auto import choose
+
+    numbers = [name for kind, names in KINDS.items() if kind.endswith("numbers to predict") for name in names]
+    found = dict(known)
+    for name, shape in TRAINED.items():
+        n_classes = 0 if name in numbers else 3 if name in SEVERAL else 2
+        method = choose(*shape, n_classes, name in SPARSE).method
+        for asked in map(str, SIZES):
+            if (name, method, asked) in known:
+                found.setdefault((name, "auto", asked), known[name, method, asked])
+    return found
+
+
+def ahead(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Return by how much a score is better than another, in standard errors of the other."""
+    return (one[0] - other[0]) / max(other[1], 5e-4)
+
+
+def named(gaps: Mapping[str, float], most: int = 8) -> str:
+    """Return the sets of the largest losses."""
+    worst = sorted(gaps, key=lambda name: gaps[name])
+    return ", ".join(worst[:most]) + (f" and {len(worst) - most} more" if len(worst) > most else "") or "-"
+
+
+def free_sizes(known: Cells) -> str:
+    """Return how `Auto` predicts beside models of as many columns as they take, the worst for it first."""
+    lines = [
+        "| beside | sets | `Auto` worse by over 1 SE | by over 2 SE | better by over 1 SE | worse on |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = []
+    for peer in (*REFERENCES, "LassoCV", "l1-cv", "enet-cv"):
+        gaps = {
+            name: ahead(known[name, "auto", "own"].judged("own"), cell.judged("own"))
+            for (name, method, asked), cell in known.items()
+            if (method, asked) == (peer, "own") and (name, "auto", "own") in known
+        }
+        worse = {name: gap for name, gap in gaps.items() if gap < -1.0}
+        n_worse, n_better = sum(gap < -2.0 for gap in gaps.values()), sum(gap > 1.0 for gap in gaps.values())
+        if gaps:
+            row = f"| {peer} | {len(gaps)} | {len(worse)} | {n_worse} | {n_better} | {named(worse)} |"
+            rows.append((-len(worse) / len(gaps), row))
+    return "\n".join([*lines, *(row for _, row in sorted(rows))])
+
+
+def equal_sizes(known: Cells) -> str:
+    """Return how ours stand beside the best peer with as many features, the worst first."""
+    lines = [
+        "| features | method | sets | by one refit: worse by over 1 SE than the best peer | best | by own predictions: "
+        "worse | best | worse on (refit) |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for asked in map(str, SIZES):
+        rows = []
+        for method in ("auto", *COMPARED[1:4]):
+            shown, worse = dict[str, str](), dict[str, dict[str, float]]()
+            for how in ("refit", "own"):
+                gaps = dict[str, float]()
+                for name in TRAINED:
+                    peers = [known[name, peer, asked] for peer in PEERS if (name, peer, asked) in known]
+                    scores = [peer.judged(how) for peer in peers if how == "refit" or peer.own is not None]
+                    if scores and (name, method, asked) in known:
+                        gaps[name] = ahead(known[name, method, asked].judged(how), max(scores))
+                worse[how] = {name: gap for name, gap in gaps.items() if gap < -1.0}
+                shown[how] = f"{len(worse[how])} | {sum(gap >= 0.0 for gap in gaps.values())}"
+            n = sum((name, method, asked) in known for name in TRAINED)
+            row = f"| {asked} | {method} | {n} | {shown['refit']} | {shown['own']} | {named(worse['refit'], 5)} |"
+            rows.append((-len(worse["refit"]) / max(n, 1), row))
+        lines += [row for _, row in sorted(rows)]
+    return "\n".join(lines)
+
+
+def fewest_features(known: Cells) -> str:
+    """Return how few features reach one standard error below the best refit of any selection on a set."""
+    reached: dict[str, dict[str, float]] = {}
+    for name in TRAINED:
+        cells = {(m, asked): cell for (of, m, asked), cell in known.items() if of == name and m not in REFERENCES}
+        if not cells:
+            continue
+        mean, error = max(cell.refit for cell in cells.values())
+        for (method, _), cell in cells.items():
+            if cell.refit[0] >= mean - error:
+                of = reached.setdefault(method, {})
+                of[name] = min(cell.columns, of.get(name, np.inf))
+    least = {name: min(of[name] for of in reached.values() if name in of) for name in TRAINED}
+    measured = {method: {name for name, m, _ in known if m == method} for method in reached}
+    rows = []
+    for method, of in reached.items():
+        n_least = sum(of[name] <= least[name] for name in of)
+        times = float(np.median([of[name] / max(least[name], 1.0) for name in of]))
+        n = len(measured[method])
+        rows.append((len(of) / n, f"| {method} | {n} | {n - len(of)} | {n_least} | {times:.1f} |"))
+    head = "| method | sets | not within 1 SE at any size | fewest of all | times the fewest, median |"
+    return "\n".join([head, "|---|---|---|---|---|", *(row for _, row in sorted(rows))])
+
+
+def judged(records: Iterable[Record]) -> str:
+    """Return the three tables of docs/which_selector.md on how selections are judged."""
+    known = with_recommended(cells(records))
+    return "\n\n".join(
+        [
+            "**Prediction with as many features as each method takes**, by its own predictions:",
+            free_sizes(known),
+            "**Prediction with equally many features**:",
+            equal_sizes(known),
+            "**How few features** are within one standard error of the best refit of any selection of a set:",
+            fewest_features(known),
+        ]
+    )
 
 
 def contenders(methods: Iterable[str]) -> dict[str, Contender]:

@@ -15,6 +15,8 @@ Without a number of features, methods and numbers are compared by cross-validati
        most one standard error of their differences, paired over the folds, and never all columns, which are only the
        reference. The rule of one standard error is from Breiman et al. (Classification and Regression Trees, 1984),
        with the error of the difference instead of that of the best mean.
+    5. Fit boosted trees on a sample of the rows of dense data. If they are better than the best selection by more than
+       two standard errors, a note says by how much, and what splines and pairs of columns reach on the same rows.
 
 If the matrix has more than 2²⁶ values, only the sizes of the method in this table are compared. If a number of features
 is given, the method in this table is used:
@@ -65,6 +67,7 @@ from daskfs.model_selection.comparing import (
     plan_all,
     ranked,
 )
+from daskfs.model_selection.trees import Trees, notes_on_trees
 from daskfs.parameters import CV, Columns, CountOrCV, LossOf
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
@@ -82,6 +85,8 @@ METHODS = ("fgm", "mission", "online_substitution")
 ROWS_OF_CURVES, VALUES_OF_CURVES, MOST_CURVES, CURVES = 1_000, 1 << 22, 40, "splines"
 """Minimum number of rows and maximum number of values for comparing splines, maximum number of columns with splines,
 and the feature map."""
+MOST_PAIRED = 500
+"""Maximum number of columns of which splines and pairs are fitted to say what they bring."""
 
 
 class Choice(NamedTuple):
@@ -305,7 +310,16 @@ class Auto(BaseSelector):
         lasso, ridge = ShrunkLasso(loss=self.loss_), RidgeElimination(loss=self.loss_)
         for selector in (lasso, ridge):
             selector.loss_, selector._loss_note = self.loss_, self._loss_note
-        return [*made, Lassos(lasso, []), Ridges(ridge, ridge.sizes_of(shape.n_features))]
+        made += [Lassos(lasso, []), Ridges(ridge, ridge.sizes_of(shape.n_features))]
+        return [*made, Trees(ridge, [])] if Trees.takes(shape) else made
+
+    def _maps(self, shape: DataShape, limits: Limits) -> list[Contender]:
+        """Return FGM over the feature maps whose gain is reported if trees are better."""
+        if shape.n_features > MOST_PAIRED:
+            return []
+        sizes = sorted({min(size, MOST_CURVES) for size in self._sizes(shape)})
+        made = [Contender(self._made("fgm", sizes[-1], feature_map=name), sizes) for name in (CURVES, "pairs")]
+        return [one for one in made if one.keeps(shape, limits)]
 
     def _has_curves(self, shape: DataShape) -> bool:
         n_values = shape.n_samples * shape.n_features
@@ -352,7 +366,9 @@ class Auto(BaseSelector):
         kept = [one for one in contenders if one.keeps(shape, rows.limits)]
         is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
         folds = folds_of(rows.matrix, is_classifier, N_FOLDS, rows.matrix.declared_groups, "random", seed, n_draws)
-        found = compare(rows, kept, folds, default_metric(self.loss_))
+        metric = default_metric(self.loss_)
+        found = compare(rows, [one for one in kept if not isinstance(one, Trees)], folds, metric)
+        trees = compare(rows, [one for one in kept if isinstance(one, Trees)], folds, metric)
         best, *_ = places = ranked(found)
         sizes = by_size(places)
         wanted = [best] if self.goal == "prediction" else fewest(sizes, best, n_features)
@@ -363,6 +379,8 @@ class Auto(BaseSelector):
         self._take(fitted)
         self.n_features_to_select_, self.cv_results_ = taken.size, Compared.results(found)
         notes = [*said, *comparison_notes(found, sizes, taken, best, self.goal, n_features)]
+        for one in trees:
+            notes += notes_on_trees(one, best, rows, folds, self._maps(shape, rows.limits))
         notes += self._notes_on_always()
         if left_out := [one.name for one in contenders if one not in kept]:
             notes.append(f"left out because the memory limit is too small: {listed(left_out)}")
