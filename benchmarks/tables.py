@@ -110,7 +110,8 @@ def provenance(run: Sequence[Record]) -> str:
     first, n_repeats = run[0], 1 + max(record["repeat"] for record in run)
     if "transcribed" in first:
         newer = [record for record in run if "transcribed" not in record]
-        of_newer = f"; {len(newer)} cells anew at {newer[0]['commit']}, {newer[0]['date'][:10]}" if newer else ""
+        commits = ", ".join(dict.fromkeys(record["commit"] for record in newer))
+        of_newer = f"; {len(newer)} cells anew at {commits}, {newer[0]['date'][:10]}" if newer else ""
         return f"*Transcribed from {first['transcribed']}{of_newer}.*"
     versions: dict[str, str] = {}
     for record in run:

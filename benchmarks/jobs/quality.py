@@ -561,7 +561,7 @@ def fewest_features(known: Cells) -> str:
         times = float(np.median([of[name] / max(least[name], 1.0) for name in of]))
         n = len(measured[method])
         rows.append((len(of) / n, f"| {method} | {n} | {n - len(of)} | {n_least} | {times:.1f} |"))
-    head = "| method | sets | not within 1 SE at any size | fewest of all | times the fewest, median |"
+    head = "| method | sets | not within 1 SE at any size | fewest of all | times the fewest, median where within |"
     return "\n".join([head, "|---|---|---|---|---|", *(row for _, row in sorted(rows))])
 
 
