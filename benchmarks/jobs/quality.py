@@ -544,23 +544,23 @@ def equal_sizes(known: Cells) -> str:
 def fewest_features(known: Cells) -> str:
     """Return how few features reach one standard error below the best refit of any selection on a set."""
     reached: dict[str, dict[str, float]] = {}
+    measured: dict[str, set[str]] = {}
     for name in TRAINED:
-        cells = {(m, asked): cell for (of, m, asked), cell in known.items() if of == name and m not in REFERENCES}
-        if not cells:
-            continue
-        mean, error = max(cell.refit for cell in cells.values())
-        for (method, _), cell in cells.items():
+        of_set = {key[1:]: cell for key, cell in known.items() if key[0] == name and key[1] not in REFERENCES}
+        mean, error = max((cell.refit for cell in of_set.values()), default=(0.0, 0.0))
+        for (method, _), cell in of_set.items():
+            measured.setdefault(method, set()).add(name)
+            few = reached.setdefault(method, {})
             if cell.refit[0] >= mean - error:
-                of = reached.setdefault(method, {})
-                of[name] = min(cell.columns, of.get(name, np.inf))
-    least = {name: min(of[name] for of in reached.values() if name in of) for name in TRAINED}
-    measured = {method: {name for name, m, _ in known if m == method} for method in reached}
+                few[name] = min(cell.columns, few.get(name, cell.columns))
+    least: dict[str, float] = {}
+    for name, n in ((name, n) for few in reached.values() for name, n in few.items()):
+        least[name] = min(n, least.get(name, n))
     rows = []
-    for method, of in reached.items():
-        n_least = sum(of[name] <= least[name] for name in of)
-        times = float(np.median([of[name] / max(least[name], 1.0) for name in of]))
-        n = len(measured[method])
-        rows.append((len(of) / n, f"| {method} | {n} | {n - len(of)} | {n_least} | {times:.1f} |"))
+    for method, few in reached.items():
+        n, n_least = len(measured[method]), sum(few[name] <= least[name] for name in few)
+        times = f"{np.median([few[name] / max(least[name], 1.0) for name in few]):.1f}" if few else "-"
+        rows.append((len(few) / n, f"| {method} | {n} | {n - len(few)} | {n_least} | {times} |"))
     head = "| method | sets | not within 1 SE at any size | fewest of all | times the fewest, median where within |"
     return "\n".join([head, "|---|---|---|---|---|", *(row for _, row in sorted(rows))])
 
