@@ -19,6 +19,7 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -31,6 +32,7 @@ from daskfs.kernels.sources import modules_behind, stamp_of
 
 _COMPILING = threading.RLock()
 _n_compiling = 0
+_listeners: list[Callable[[], None]] = []
 
 DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError)
 """Errors raised by `pickle` for a damaged file of machine code."""
@@ -39,6 +41,19 @@ DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexE
 def is_compiling() -> bool:
     """Return whether this process is compiling or loading a kernel."""
     return _n_compiling > 0
+
+
+@contextmanager
+def announced(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` during the block when this process compiles a kernel; not when it loads one.
+
+    It is called before a kernel that is not on disk, and after one that is there for other argument types.
+    """
+    _listeners.append(tell)
+    try:
+        yield
+    finally:
+        _listeners.remove(tell)
 
 
 def is_stopped() -> bool:
@@ -113,16 +128,21 @@ class Kernel:
         self._check_records(signature)
         with _COMPILING, kept_alone(self.for_numba):
             _n_compiling += 1
+            indices = [*Path(dispatcher.stats.cache_path).glob(f"*{self.py_func.__name__}-*.nbi")]
+            if not indices:
+                _announce()
             try:
                 return compile(signature)
             except DAMAGED:  # a damaged file on disk, for example after a crash while it was written
-                for index in Path(dispatcher.stats.cache_path).glob(f"*{self.py_func.__name__}-*.nbi"):
+                for index in indices:
                     index.unlink(missing_ok=True)
                 return compile(signature)
             except OSError:  # a full disk: compiled now, and again by the next process
                 return compile(signature)
             finally:
                 _n_compiling -= 1
+                if indices and dispatcher.stats.cache_misses:
+                    _announce()
 
     def _check_records(self, signature: Any) -> None:
         """Warn if cached machine code would not notice a change of a record's fields. Tests fail on the warning."""
@@ -195,6 +215,11 @@ def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile an elementwise formula, such as an exponential. Like `kernel`, but a multiply-add may round once."""
     return Kernel(function, fastmath={"contract"})
+
+
+def _announce() -> None:
+    for tell in [*_listeners]:
+        tell()
 
 
 def _options(fastmath: bool | set[str]) -> Any:

@@ -26,7 +26,7 @@ from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.errors import ConfigError, PlanError
-from daskfs.kernels.jit import is_compiling
+from daskfs.kernels.jit import announced, is_compiling
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
@@ -53,7 +53,7 @@ from daskfs.selectors.shared.signal_beyond import SignalBeyond, signal_beyond
 from daskfs.selectors.shared.stand_ins import bundles, find_stand_ins
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.watching.base import Progress
-from daskfs.watching.terminal import shown
+from daskfs.watching.terminal import say_compiling, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,8 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         by the held-out loss. Several classes are then fitted one against the rest.
     verbose : bool
         Whether to show the progress: a bar in a terminal, an output in a notebook, otherwise a line per minute; with a
-        client also on Dask's dashboard.
+        client also on Dask's dashboard. Without it, a fit only says that it compiles kernels, which the first fits on
+        a machine do for a minute or more: one line on standard error, once, in a terminal or a notebook.
     """
 
     random_state: RandomState = 0
@@ -296,7 +297,9 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
     ) -> None:
         """Select features of a matrix, with the loss already settled for its target."""
         with ExitStack() as stack:
-            if self._setting("verbose") and progress is None:
+            if progress is None and not self._setting("verbose"):
+                stack.enter_context(announced(say_compiling))
+            elif progress is None:
                 workers = workers_of(self._setting("client")) if workers is None else workers
                 name = type(self).__name__
                 progress = stack.enter_context(shown(name=name, is_compiling=is_compiling))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import re
 import sys
 import time
@@ -19,6 +20,8 @@ LINE_EVERY_S = 60.0
 """Seconds between lines about the progress in a log."""
 WORTH_A_LINE_S = 1.0
 """Minimum duration of a step that is logged."""
+COMPILING = "daskfs: compiling kernels, once per machine; `daskfs warmup` compiles all, verbose=True shows progress"
+_has_said = False
 
 
 class Lines(Viewer):
@@ -149,6 +152,18 @@ def shown(stream: TextIO | None = None, name: str = "", **options: Any) -> Itera
     watch = Watch(name=name, **options)
     with watch.seen_by(viewer), watch.beating():
         yield watch
+
+
+def say_compiling() -> None:
+    """Say on standard error that kernels are compiled: once, on a terminal or in a notebook, where somebody waits.
+
+    Scripts whose errors go to a file or a pipe, and child processes such as workers, write nothing.
+    """
+    global _has_said
+    is_seen = is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    if is_seen and not _has_said and multiprocessing.parent_process() is None:
+        _has_said = True
+        print(COMPILING, file=sys.stderr, flush=True)
 
 
 @contextmanager

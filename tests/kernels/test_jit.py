@@ -275,3 +275,11 @@ def test_sources_are_read_where_a_finalizer_parses_too(monkeypatch):
     monkeypatch.setattr(ast, "parse", fails_first)
     assert len(parsed("x = 1").body) == 1
     assert len(found) == 2
+
+
+@pytest.mark.slow
+def test_what_is_compiled_is_announced_and_what_is_loaded_is_not(package):
+    calls = "from daskfs.kernels.jit import announced\nwith announced(lambda: print('told')):\n    doubled({})"
+    assert run_in(package, calls.format("5.0")) == ["told"]
+    assert run_in(package, calls.format("5.0")) == []
+    assert run_in(package, calls.format("5")) == ["told"], "compiled again, for integers"

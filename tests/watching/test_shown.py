@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import daskfs
+from daskfs.kernels import jit
+from daskfs.watching import terminal
 from daskfs.watching.base import Found
 from daskfs.watching.notebook import page_of
 from daskfs.watching.terminal import heard_by, rewritten, shown
@@ -63,6 +65,33 @@ def test_a_pipe_has_no_bar():
     first, *others = done.stderr.splitlines()
     assert re.fullmatch(r"FGM: [\d,]+ samples x [\d,]+ features, loss squared", first)
     assert all(re.fullmatch(r".*: .*\d+ (s|min.*)|.*(left|so far)", line) for line in others)
+
+
+class Terminal(StringIO):
+    def isatty(self):
+        return True
+
+
+def test_somebody_who_waits_for_kernels_is_told_once(monkeypatch):
+    told = []
+    for stream in (StringIO(), Terminal()):
+        monkeypatch.setattr(terminal, "_has_said", False)
+        monkeypatch.setattr(sys, "stderr", stream)
+        terminal.say_compiling()
+        terminal.say_compiling()
+        told.append(stream.getvalue())
+    assert told == ["", f"{terminal.COMPILING}\n"], "logs and pipes are told nothing"
+
+
+def test_a_fit_says_that_it_compiles_unless_it_shows_its_progress(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((300, 20))
+    fit = daskfs.FGM._fit
+    monkeypatch.setattr(daskfs.FGM, "_fit", lambda self, run: (jit._announce(), fit(self, run)))
+    for verbose, n_lines in ((False, 1), (True, 0)):
+        monkeypatch.setattr(terminal, "_has_said", False)
+        monkeypatch.setattr(sys, "stderr", stream := Terminal())
+        daskfs.FGM(4, verbose=verbose).fit(X, X[:, 0] + X[:, 3])
+        assert stream.getvalue().count(terminal.COMPILING) == n_lines
 
 
 def test_verbose_changes_no_bit_and_is_no_part_of_the_result(capsys):
