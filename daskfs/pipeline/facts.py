@@ -73,6 +73,8 @@ class DataFacts:
     """Memory of names and similar in the client process, of the source during ingest and of the store afterwards."""
     is_in_place: bool = False
     """Whether the files of the source are read directly, without a store."""
+    growing_columns: tuple[str, ...] = ()
+    """Columns of a table whose further levels or years are not counted in `n_features`, as they are not read yet."""
     filters: tuple[str, ...] = ()
     """What leaves out rows and features of the source."""
     crowding: Crowding | None = None
@@ -186,6 +188,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
         has_parts=source.has_parts,
         held_nbytes=max(source.held_nbytes, NAME_NBYTES * n_features),
+        growing_columns=source.growing_columns,
         filters=tuple(source.filters),
         names=names,
         table_columns=table_columns,

@@ -105,13 +105,18 @@ class Plan:
         data, limits = self.data, self.limits
         about = "about " if data.is_estimate else ""
         state = "exists already" if data.store_exists else "will be made"
+        least = "at least " if data.growing_columns else ""
         lines = [
-            f"data     {about}{data.n_samples:,} samples x {data.n_features:,} features, {data.dtype}, "
+            f"data     {about}{data.n_samples:,} samples x {least}{data.n_features:,} features, {data.dtype}, "
             f"tiles {data.tile_shape[0]:,} x {data.tile_shape[1]:,}; {data.n_train:,} samples to train on",
             f"store    none: {shown_nbytes(data.store_nbytes)} are read directly from the source's files"
             if data.is_in_place
             else f"store    {state}: {shown_nbytes(data.store_nbytes)} on disk before compression",
         ]
+        if data.growing_columns:
+            some = ", ".join(map(repr, data.growing_columns[:5])) + ", ..." * (len(data.growing_columns) > 5)
+            columns = _counted(len(data.growing_columns), "column", "columns")
+            lines.append(f"levels   {columns}, from the first rows only: {some}; each further level adds a feature")
         lines += [f"filter   {words}" for words in data.filters]
         for step in self.steps:
             passes, tasks = _counted(step.n_passes, "pass", "passes"), _counted(step.n_tasks, "task", "tasks")

@@ -241,6 +241,11 @@ class Source(ABC):
         """Return the features' names and `table_columns` without reading the whole table; None if it is no table."""
         return None
 
+    @property
+    def growing_columns(self) -> tuple[str, ...]:
+        """Columns of a table that may become more features than `estimate_shape` counts."""
+        return ()
+
     def may_have(self, feature: int | str) -> bool:
         """Return whether a feature that `estimate_columns` does not list may appear under this number or name."""
         return False

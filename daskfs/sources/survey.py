@@ -162,6 +162,11 @@ def is_open(column: ColumnSchema) -> bool:
     return column.role == "feature" and column.resolved_encoding == "category" and column.categories is None
 
 
+def adds_features(column: ColumnSchema) -> bool:
+    """Return whether the column becomes a feature for each level or year that the data have."""
+    return is_open(column) or (isinstance(column.encoding, DateEncoding) and needs_survey(column))
+
+
 def needs_survey(column: ColumnSchema, *, by_id: bool = False) -> bool:
     """Return whether the column must be read once before it can be encoded.
 

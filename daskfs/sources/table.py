@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -29,7 +30,7 @@ from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.sniffing import refuse_numbers_as_classes
-from daskfs.sources.survey import Survey, is_open, needs_survey
+from daskfs.sources.survey import Survey, adds_features, is_open, needs_survey
 from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, by_text, load_table_schema
 
@@ -346,16 +347,24 @@ class TableSource(Source):
     @property
     def _first_encoders(self) -> dict[str, Encoder]:
         """Encoders from the whole table if it has been read, otherwise from its first batch."""
-        return self.encoders if self._survey is not None else self._encoders_of_first_batch
+        return self.encoders if self._survey is not None else self._of_first_batch[0]
+
+    @property
+    def growing_columns(self) -> tuple[str, ...]:
+        """The columns of which rows after the first batch may have further levels or years."""
+        return () if self._survey is not None else self._of_first_batch[1]
 
     @cached_property
-    def _encoders_of_first_batch(self) -> dict[str, Encoder]:
-        survey = Survey(self.columns, by_id=self.by_id)
+    def _of_first_batch(self) -> tuple[dict[str, Encoder], tuple[str, ...]]:
+        """Encoders from the first batch of the table, and `growing_columns`."""
+        survey, growing = Survey(self.columns, by_id=self.by_id), list[str]()
         if survey.columns:
-            for batch in self.batches(self._columns_to_survey):
+            batches = iter(self.batches(self._columns_to_survey))
+            for batch in islice(batches, 1):
                 self._survey_batch(survey, batch)
-                break
-        return self._encoders_from(survey, [])
+            if next(batches, None) is not None:
+                growing = [name for name, column in survey.columns.items() if adds_features(column)]
+        return self._encoders_from(survey, []), tuple(growing)
 
     def estimate_target(self) -> TargetKind:
         """Return the kind of target, inferred from the first batch of the table."""

@@ -248,3 +248,28 @@ def test_groups_by_the_tables_columns_are_counted_before_there_is_a_store(write,
     assert "2 groups of 1 to 8 columns" in told[0]
     assert "8 groups of 1 to 2 columns" in told[1]
     assert "groups of" not in told[2]  # known once there is a store
+
+
+def test_levels_that_no_row_has_shown_yet_are_not_counted_and_the_plan_says_so(write, tmp_path, monkeypatch):
+    years = pd.date_range("2001-03-01", periods=400, freq="100D")
+    table = {"job": list("abcdefgh") * 50, "age": range(400), "town": ["Oslo"] * 200 + ["Rome"] * 200, "y": range(400)}
+    pd.DataFrame(table | {"day": years.strftime("%Y-%m-%d")}).to_parquet(tmp_path / "table.parquet")
+    document = {
+        "version": 1,
+        "name": "levels",
+        "source": {"kind": "parquet", "path": str(tmp_path / "table.parquet"), "target": "y"},
+        "store": {"path": str(tmp_path / "table.zarr")},
+        "select": {"method": "fgm", "n_features_to_select": 1},
+    }
+    pipeline = load_pipeline(write(document))
+    whole = facts_of(pipeline)
+    assert whole.growing_columns == (), "the first batch has all rows"
+    assert "at least" not in plan_pipeline(pipeline, whole).to_text()
+    monkeypatch.setattr("daskfs.sources.parquet._BATCH_NBYTES", 1)
+    facts = facts_of(pipeline)
+    assert set(facts.growing_columns) == {"job", "town", "day"}
+    assert facts.n_features < whole.n_features
+    text = plan_pipeline(pipeline, facts).to_text()
+    assert f"400 samples x at least {facts.n_features} features" in text
+    assert all(f"'{name}'" in text for name in facts.growing_columns)
+    assert plan_pipeline(pipeline, facts).to_document()["data"]["growing_columns"] == facts.growing_columns
