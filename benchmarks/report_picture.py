@@ -40,8 +40,6 @@ async def picture(tab: Tab) -> bytes:
         await asyncio.sleep(0.1)
     await tab.value("document.documentElement.style.overflow = 'hidden'")
     await tab.value("document.querySelector('details')?.setAttribute('open', '')")
-    source = "document.querySelectorAll('.wide td')[2]"
-    await tab.value(f"{source}.textContent = {source}.textContent.replace(/.*[/]/, '')")  # without folders of here
     clip = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT, "scale": 1}
     return base64.b64decode((await tab.ask("Page.captureScreenshot", format="png", clip=clip))["data"])
 

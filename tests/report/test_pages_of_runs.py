@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 from daskfs import FGM, AsyncOnlineSubstitution, OnlineSubstitution, examine
 from daskfs.documents import dump_yaml, read_yaml
 from daskfs.errors import SchemaError
+from daskfs.evidence import MissingRecord
 from daskfs.pipeline.config import build_pipeline, load_pipeline
 from daskfs.pipeline.drafting import draft
 from daskfs.pipeline.run import run_pipeline
@@ -226,3 +228,24 @@ def test_several_classes_have_a_table_of_effects(selector):
     coef = fitted.coef_[:, 1] * X["b"].std(ddof=0)
     assert result.evidence.class_labels == ["high", "low", "middle"]
     assert [float(cell) for cell in lines["b"]] == pytest.approx(coef, rel=0.01)
+
+
+def test_the_result_comes_first_and_long_lists_open_on_request():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 4)), columns=list("abcd"))
+    result = examine(FGM(2).fit(X, X["b"] + rng.normal(size=200)), (X, X["b"]))
+    lists = [MissingRecord(f"m{k}", 1, "zero") for k in range(40)], [f"warning {k}" for k in range(40)]
+    for n in (2, 40):
+        evidence = result.evidence
+        data = replace(evidence.data, missing=lists[0][:n])
+        page = render_report(
+            "fit", {"fit": replace(result, evidence=replace(evidence, data=data, warnings=lists[1][:n]))}
+        )
+        assert (
+            page.index("<h2>Selected features") < page.index("<h2>Data and settings") < page.index("<h2>Missing values")
+        )
+        assert len(cells_of(page, "Missing values")) == n
+        assert page.count("<summary>40 columns</summary>") == (n == 40)
+        assert page.count("<summary>and 34 more</summary>") == (n == 40)
+        assert all(f"<li>warning {k}</li>" in page for k in range(n))
+    assert "before any refit" in page
