@@ -7,13 +7,14 @@ columns, like the schema that `daskfs init` writes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.errors import DataError, SelectionWarning, warn
+from daskfs.errors import DataError, SchemaError, SelectionWarning, warn
 from daskfs.sources.in_memory import INFER
 from daskfs.sources.looking import head_of_table, read_typed
 from daskfs.sources.schema_inference import InferredSchema, infer_schema
@@ -59,12 +60,16 @@ def schema_of(
         Nothing can be predicted or selected.
     """
     layout, columns = read_typed(head_of_table(source), [])
+    is_refused = schema != INFER and missing is None
+    if is_refused and any(len(_missing_rows(values, [])) for values in columns.values()):
+        some = {name: one for name, one in columns.items() if _may_lack(one) or name == target}
+        with suppress(SchemaError):  # of other columns, perhaps
+            _refuse_missing(some, infer_schema(some, layout, target), source.place)
     inferred = infer_schema(columns, layout, target)
     layout = layout.model_copy(update={"missing": [*layout.missing, *inferred.missing_texts]})
     if schema != INFER:
-        if missing is None:
-            used = [one.name for one in inferred.columns if one.entry.get("role", "feature") in ("feature", "target")]
-            _refuse_missing({name: columns[name] for name in used}, inferred.missing_texts, source.place)
+        if is_refused:
+            _refuse_missing(columns, inferred, source.place)
         _keep_classes(inferred, columns[target], source.place)
     entries = {one.name: _entry(one.entry, schema == INFER, missing) for one in inferred.columns}
     return load_table_schema({"format": layout.model_dump(), "columns": entries}), inferred
@@ -80,8 +85,15 @@ def _keep_classes(inferred: InferredSchema, values: pa.Array, place: str) -> Non
     column.entry, column.suspicions = {"role": "target", "dtype": "string"}, []
 
 
-def _refuse_missing(columns: Mapping[str, pa.Array], texts: list[str], place: str) -> None:
-    found = {name: rows for name, values in columns.items() if len(rows := _missing_rows(values, texts))}
+def _may_lack(values: pa.Array) -> bool:
+    """Return whether values may be missing. In numbers that is seen at once; inference says which texts mean it."""
+    return is_text(values.type) or len(_missing_rows(values, [])) > 0
+
+
+def _refuse_missing(columns: Mapping[str, pa.Array], inferred: InferredSchema, place: str) -> None:
+    used = [one.name for one in inferred.columns if one.entry.get("role", "feature") in ("feature", "target")]
+    texts = inferred.missing_texts
+    found = {name: rows for name in used if len(rows := _missing_rows(columns[name], texts))}
     if not found:
         return
     (name, rows), *others = found.items()

@@ -12,7 +12,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 from daskfs import OnlineSubstitution, ingest
-from daskfs.errors import DaskfsError, DataError
+from daskfs.errors import DaskfsError, DataError, SelectionWarning
+from daskfs.sources import undeclared
 from tests.refusals import refused
 
 N, ROW = 200, 17
@@ -96,6 +97,23 @@ def test_several_columns_and_texts_that_mean_no_value_are_named(tmp_path):
     frame.loc[[3, 5], "city"] = None
     with refused(DataError, "values", at=f"row {ROW}, column 'b'", naming=["'city'", "'amount'"]):
         selector().fit(frame, TARGET)
+
+
+def test_columns_that_lack_no_value_are_not_examined_before_a_refusal(monkeypatch):
+    examined = []
+    infer = undeclared.infer_schema
+    monkeypatch.setattr(
+        undeclared, "infer_schema", lambda columns, *more: examined.append([*columns]) or infer(columns, *more)
+    )
+    with refused(DataError, "values", at=f"row {ROW}, column 'b'"):
+        selector().fit(MIXED["texts"], TARGET)
+    assert examined == [["b", "city", "price"]]
+    examined.clear()
+    empty = NUMBERS.assign(nothing=np.full(N, np.nan))
+    with pytest.warns(SelectionWarning, match="nothing"):
+        fitted = selector().fit(empty.assign(city=MIXED["texts"]["city"]), TARGET)
+    assert set(fitted.get_feature_names_out()) == {"a", "b"}
+    assert examined[-1] == ["a", "b", "c", "nothing", "city", "price"], "what is left out may lack all values"
 
 
 def test_missing_says_what_takes_their_place_in_columns_of_numbers(tmp_path):
