@@ -211,6 +211,20 @@ def call(program: str, *arguments: Any) -> None:
         raise RuntimeError(f"{program}: {error.stdout[-200:]} {error.stderr[-200:]}") from None
 
 
+def single_tests(data: Cohort) -> np.ndarray:
+    """Return the variants with the least p values, as `top_tests`, from products of two-bit codes in one pass."""
+    matrix = genotypes_of(data)
+    variants = slice(N_COVARIATES, matrix.shape[1])
+    covariates = matrix.read(slice(None), slice(0, N_COVARIATES)).astype(np.float64)
+    basis = np.linalg.qr(np.column_stack([np.ones(len(covariates)), covariates]))[0].T
+    y = np.asarray(matrix.read_target())
+    products = matrix.column_products(variants, np.vstack([y - basis.T @ (basis @ y), basis]))
+    moments = matrix.column_moments(variants, np.ones(len(y)))
+    left = len(y) * (moments.std**2 + moments.mean**2) - (products[1:] ** 2).sum(axis=0)
+    statistic = np.where(moments.std > 0.0, products[0] ** 2 / np.maximum(left, 1e-9), 0.0)
+    return np.argsort(-statistic, kind="stable")[: data.n_wanted]
+
+
 def top_tests(data: Cohort) -> np.ndarray:
     """Return the variants with the least p values."""
     with TemporaryDirectory() as folder:
@@ -477,6 +491,7 @@ JOBS = [
         },
         {
             "adelie": Contender(adelie_lasso, ("adelie",), python=PEERS_PYTHON),
+            "single tests, least p": Contender(single_tests),
             "plink2 --glm, least p": Contender(top_tests),
             "plink2 --glm, plink1.9 --clump": Contender(clumped),
         },

@@ -11,24 +11,9 @@ import numpy as np
 from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.lasso.gram_cache import GramCache
 from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
-from daskfs.kernels.lasso.path import (
-    by_descent,
-    by_homotopy,
-    default_max_features,
-    gram_capacity,
-    lambda_grid,
-    lambda_range,
-)
+from daskfs.kernels.lasso.path import Grid, default_max_features, follow_path, gram_capacity
 from daskfs.kernels.lasso.result import STOPS, LassoPath
-from daskfs.kernels.lasso.steps import (
-    ROWS,
-    TOO_MANY_GRAM_ROWS,
-    PathState,
-    Rule,
-    new_rule,
-    new_state,
-    restart,
-)
+from daskfs.kernels.lasso.steps import ROWS, TOO_MANY_GRAM_ROWS, new_rule, new_state
 from daskfs.kernels.linear.moments import Moments
 
 
@@ -45,6 +30,10 @@ def lasso_path_from_gram(
     sigma2: float | None = None,
     batch: int = 16,
     column_weight: np.ndarray | None = None,
+    free: np.ndarray | None = None,
+    lowest: float = 0.0,
+    n_features: int | None = None,
+    max_cached: int | None = 0,
 ) -> tuple[LassoPath, np.ndarray]:
     """Follow the path as far as the Gram rows allow.
 
@@ -56,10 +45,14 @@ def lasso_path_from_gram(
         Features of the Gram rows.
     gram : ndarray of shape (n_rows, n_features), float64
         ⟨z_f, z_j⟩ for each feature f.
-    penalty, n_lambdas, gic_rss, patience, max_features, sigma2, column_weight
-        See `daskfs.kernels.lasso.path.lasso_path`.
+    penalty, n_lambdas, gic_rss, patience, max_features, sigma2, column_weight, free, max_cached
+        See `daskfs.kernels.lasso.path.lasso_path`. The rows of `free` columns that vary are needed.
     batch : int
         Number of rows to request at once. Each request costs a pass over the data.
+    lowest : float
+        The path ends above this λ.
+    n_features : int, optional
+        Number of all columns, if these are only some of them. It sets how far the path goes.
 
     Returns
     -------
@@ -68,16 +61,18 @@ def lasso_path_from_gram(
     wanted : ndarray of shape (<= batch,), int64
         Features without a Gram row and with the largest gradients at the end of the path.
     """
-    n_features = len(m.scale)
+    n_columns = len(m.scale)
     if max_features is None:
-        max_features = default_max_features(m.total, n_features)
+        max_features = default_max_features(m.total, n_columns)
     rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
-    state = new_state(n_features, len(features), min(max_features, n_features) + 16, column_weight)
+    state = new_state(n_columns, len(features), min(max_features, n_columns) + 16, column_weight)
     state.gram[:] = gram
-    state.row_of[features] = np.arange(len(features))
+    state.row_of[features], state.feature_of[:] = np.arange(len(features)), features
     state.counts[ROWS] = len(features)
-    path = _follow_over(m, rule, n_lambdas, state)
-    room = gram_capacity(n_features, max_features) - len(features)
+    no_rows, free = as_block(np.empty((0, n_columns))), np.empty(0, dtype=np.int64) if free is None else free
+    grid = Grid(None, n_lambdas, None, n_columns if n_features is None else n_features, lowest)
+    path = follow_path(no_rows, np.empty(0), m, free, rule, grid, True, "", state, max_cached)
+    room = gram_capacity(n_columns, max_features) - len(features)
     if path.stop != STOPS[TOO_MANY_GRAM_ROWS] or room <= 0:
         return path, np.empty(0, dtype=np.int64)
     gradient = m.cross.copy()
@@ -86,22 +81,6 @@ def lasso_path_from_gram(
         for row, coef in zip(row_of, path.coef[-1], strict=True):
             gradient -= coef * gram[row]
     return path, wanted_rows(m, features, gradient, min(batch, room))
-
-
-def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> LassoPath:
-    """Follow the path as `lasso_path` does, but without rows: no further Gram row can be computed."""
-    X, weight = as_block(np.empty((0, len(m.scale)))), np.empty(0)
-    largest, smallest = lambda_range(m, len(m.scale), None)
-    given_up = ""
-    if largest > 0.0:
-        path = by_homotopy(X, weight, m, rule, smallest, state, 0)
-        if not path.given_up:
-            return path
-        given_up = path.given_up
-        restart(state)
-    state.gradient[:] = m.cross
-    lambdas = lambda_grid(largest, m.total, len(m.scale), n_lambdas, None)
-    return by_descent(X, weight, m, lambdas, rule, state, given_up, 0)
 
 
 def wanted_rows(m: Moments, features: np.ndarray, gradient: np.ndarray, batch: int) -> np.ndarray:

@@ -18,6 +18,7 @@ pass (`daskfs.kernels.lasso.gram_cache`). Columns without a penalty are in the m
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -164,14 +165,45 @@ def lasso_path(
         if column_weight is not None:
             gram *= column_weight[:, None] * column_weight
         keep_rows(gram, m.scale, state)
+    grid = Grid(lambdas, n_lambdas, min_ratio, n_features)
+    return follow_path(block, weight, m, free, rule, grid, is_exact and not given_up, given_up, state, max_cached)
+
+
+class Grid(NamedTuple):
+    """Which λ a path visits if it is not followed from knot to knot, and where it ends."""
+
+    lambdas: np.ndarray | None
+    """Decreasing; None: chosen from the next three."""
+    n_lambdas: int
+    min_ratio: float | None
+    n_features: int
+    """Number of all columns, which may be more than those of the path."""
+    lowest: float = 0.0
+    """The path does not go below this λ."""
+
+
+def follow_path(
+    block: DenseBlock | ColumnEntries,
+    weight: np.ndarray,
+    m: Moments,
+    free: np.ndarray,
+    rule: Rule,
+    grid: Grid,
+    is_exact: bool,
+    given_up: str,
+    state: PathState,
+    max_cached: int | None,
+) -> LassoPath:
+    """Follow a path from its beginning: from knot to knot if `is_exact`, or on the grid if this gives up."""
+    is_related = lambda_range(m, grid.n_features, grid.min_ratio)[0] > 0.0
     held = free if is_related else free[:0]
     state.gradient[:] = m.cross
     if len(held):
         hold(block, weight, m, held, state)
     left = np.where(state.is_settled, 0.0, state.gradient)
-    largest, smallest = lambda_range(m._replace(cross=left), n_features, min_ratio)
-    if is_exact and not given_up:
-        path = by_homotopy(block, weight, m, rule, max(smallest, _noise(m)), state, max_cached)
+    largest, smallest = lambda_range(m._replace(cross=left), grid.n_features, grid.min_ratio)
+    if is_exact and is_related:
+        path = by_homotopy(block, weight, m, rule, max(smallest, _noise(m), grid.lowest), state, max_cached)
         if not path.given_up:
             return path
         given_up = path.given_up
@@ -179,10 +211,12 @@ def lasso_path(
         state.gradient[:] = m.cross
         if len(held):
             hold(block, weight, m, held, state)
+    lambdas = grid.lambdas
     if lambdas is None and largest > 0.0:
-        lambdas = lambda_grid(largest, m.total, n_features, n_lambdas, min_ratio)
+        lambdas = lambda_grid(largest, m.total, grid.n_features, grid.n_lambdas, grid.min_ratio)
     elif lambdas is None:
         lambdas = np.full(min(1, len(held)), _noise(m))  # free columns only
+    lambdas = lambdas[: max(1, np.count_nonzero(lambdas >= grid.lowest))]
     return by_descent(block, weight, m, lambdas, rule, state, given_up, max_cached)
 
 

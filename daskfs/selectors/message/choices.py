@@ -52,6 +52,8 @@ class SelectionSettings:
     """Columns that enter a model together. If given, the groups are the candidates instead of the columns."""
     always: tuple[int, ...] = ()
     """Columns, or groups if `groups` is given, that are in every model and are not candidates; ascending."""
+    most_near: int = 0
+    """If not 0: only the columns that come near a subset's path are decoded, at most this many."""
 
     @property
     def record(self) -> Loss:

@@ -15,12 +15,13 @@ from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.group_lasso.path import default_max_columns, group_path_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
-from daskfs.kernels.lasso.path import default_max_features, path_nbytes
+from daskfs.kernels.lasso.path import default_max_features, gram_capacity, path_nbytes
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.choices import SelectionSettings
+from daskfs.selectors.message.screened import NEW_ROWS, PIECE_COLUMNS
 from daskfs.selectors.message.tasks import is_sparse
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
@@ -34,6 +35,8 @@ MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, if there are enough rows
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
 EXPECTED_COLUMNS = 20  # selected columns assumed in the plan
+EXPECTED_PASSES = 16  # of a path whose columns are screened
+LEAST_NEAR = 2048  # columns near such a path, if memory allows
 
 
 def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
@@ -152,6 +155,33 @@ class Subsets:
         return subset_starts(self.data.n_samples, self.n_subsets)
 
     @property
+    def can_screen(self) -> bool:
+        """Whether paths can do without most columns: products come from codes, and the loss is squared."""
+        how = self.settings
+        return self.data.has_products and how.record.is_quadratic and how.groups is None and how.estimator is None
+
+    def screened(self, limits: Limits) -> Subsets:
+        """Return these subsets, with only columns near the path decoded if there is one subset, or one does not fit.
+
+        Each subset takes passes of its own over the codes of all rows: several are screened only if they have to.
+        """
+        fits = limits.task_nbytes is None or self.select_nbytes(1) <= limits.task_nbytes
+        if not self.can_screen or (self.n_subsets > 1 and fits):
+            return self
+        most, least = max(LEAST_NEAR, 8 * self._most_features), 2 * self._most_features
+        while True:
+            found = replace(self, settings=replace(self.settings, most_near=min(most, self.data.n_features)))
+            if limits.task_nbytes is None or most <= least or found.select_nbytes(1) <= limits.task_nbytes:
+                return found
+            most = max(least, most * 3 // 4)
+
+    @property
+    def _most_features(self) -> int:
+        """The largest model of the path of a squared loss."""
+        most = default_max_features(self.n_rows, self.data.n_features) + self.n_always
+        return min(self.data.n_features, self.settings.max_features or most)
+
+    @property
     def tile_rows(self) -> int:
         """Rows of a tile; a reader decodes them all to read one."""
         return self.data.tile_shape[0] if self.data.tile_shape else 1
@@ -159,6 +189,8 @@ class Subsets:
     def select(self, n_subsets: int) -> Budget:
         """Return the memory of a task that selects on this many subsets."""
         n_rows, n_features, itemsize, task = self.n_rows, self.data.n_features, self.data.itemsize, Budget()
+        if self.settings.most_near:
+            return self._screen(n_subsets)
         if self.n_entries is not None:
             task.add("entries of the subsets", n_subsets * (n_rows * 32 + self.n_entries * (itemsize + 8)))
             task.add("entries of one by columns", self.n_entries * (itemsize + 20))  # and while they are transposed
@@ -172,6 +204,18 @@ class Subsets:
                 "what paths leave for the refit", n_subsets * 8 * (n_visited * (n_visited - 1) // 2 + 6 * n_visited)
             )
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
+
+    def _screen(self, n_subsets: int) -> Budget:
+        """Return the memory of a task that follows the paths of some subsets over near columns, one at a time."""
+        n_rows, n_stored, near = self.n_rows, self.data.n_stored or self.data.n_samples, self.settings.most_near
+        task, n_gram_rows = Budget(), gram_capacity(near, self._most_features)
+        task.add("target and weights", n_subsets * n_rows * 24)
+        task.add("vectors over the rows", 8 * (8 + 6 * self.n_always) * n_rows + 32 * n_stored)
+        task.add("moments and derivatives of all columns", 24 * 8 * self.data.n_features)
+        task.add("decoded columns", n_rows * (8 * NEW_ROWS + (8 + self.data.itemsize) * PIECE_COLUMNS))
+        task.add("correlations of the near columns", 2 * 8 * n_gram_rows * near)
+        path = path_nbytes(0, near, self.settings.n_lambdas, self._most_features)
+        return task.add("its path", path).add("tiles", self.data.tiles_nbytes)
 
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the bytes of `select`."""
@@ -196,8 +240,7 @@ class Subsets:
             k = how.max_features or default_max_columns(n, p, how.n_candidates(p)) + self.n_always
             return group_path_nbytes(n, p, how.groups.sizes, how.n_lambdas, k, self.n_entries)
         if how.record.is_quadratic:
-            k = how.max_features or default_max_features(n, p) + self.n_always
-            return path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
+            return path_nbytes(n, p, how.n_lambdas, self._most_features, self.n_entries)
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
         k = how.max_features or glm_path.default_max_features(n, p) + self.n_always
@@ -335,29 +378,34 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     n_stored, n_subsets = subsets.data.n_stored or n_samples, subsets.n_subsets
     if limits.task_nbytes is not None and subsets.select_nbytes(1) > limits.task_nbytes:
         what = f"one subset of {subsets.n_rows:,} rows x {n_features:,} columns takes"
-        subsets.select(1).refuse_over(limits.task_nbytes, what, _smaller_subsets(subsets, limits.task_nbytes))
+        instead = _smaller_subsets(subsets, limits.task_nbytes)
+        if subsets.data.has_products and not subsets.can_screen:
+            instead += "; " * bool(instead) + "only the squared loss without groups can do without decoding all columns"
+        subsets.select(1).refuse_over(limits.task_nbytes, what, instead)
     rows = slice(0, n_samples) if n_stored == n_samples else Spread(n_samples, n_stored)
     tasks = cut_into_tasks(subsets, rows, np.arange(n_subsets), subsets.select_nbytes, limits)
     read_nbytes = decoded_nbytes(subsets, rows, tasks)
     if subsets.partition == "strided" and subsets.tile_rows > 1:  # a task's rows are in all tiles
         read_nbytes = subsets.data.decoded_nbytes * len(tasks)
     per_task = max(last - first for first, last in tasks)
+    n_passes, how = 1, f"{per_task} per task; one pass over all columns"
+    if subsets.settings.most_near:  # two bits per value
+        n_passes, read_nbytes = EXPECTED_PASSES, n_subsets * EXPECTED_PASSES * -(-n_stored * n_features // 4)
+        n_near = subsets.settings.most_near
+        how = f"about {n_passes} passes over the codes for each, at most {n_near:,} columns near the path decoded"
     again = "the selected ones again where a subset's path did not visit them"
     if not find_loss(loss).is_quadratic:
         again = "two over the selected ones, or three if weak features are voted on again"
     return SelectorPlan(
         n_tasks=len(tasks),
-        n_passes=1,
+        n_passes=n_passes,
         read_nbytes=read_nbytes,
         task=subsets.select(per_task),
         client=Budget()
         .add("vectors over the rows", n_samples * 24)
         .add("votes and scores", n_features * 64)
         .add("what the paths leave for the refit", subsets.n_subsets * CACHE_NBYTES),
-        text=(
-            f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
-            f"one pass over all columns, {again}"
-        ),
+        text=f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {how}, {again}",
         work=_work(subsets, read_nbytes),
     )
 
@@ -365,10 +413,10 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
 def _work(subsets: Subsets, read_nbytes: int) -> Work | None:
     """Return the work: moments of all columns, and correlations of those a path visits, or of all pairs of columns.
 
-    Losses other than the squared one read the selected columns twice more. Sparse subsets and groups have not been
-    measured.
+    Losses other than the squared one read the selected columns twice more. Sparse subsets, groups and
+    screened columns have not been measured.
     """
-    if subsets.data.n_entries is not None or subsets.settings.groups is not None:
+    if subsets.data.n_entries is not None or subsets.settings.groups is not None or subsets.settings.most_near:
         return None
     data, of = subsets.data, of_loss(subsets.settings.loss)
     n, p, grid = data.n_samples, data.n_features, subsets.data.grid

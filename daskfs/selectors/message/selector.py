@@ -316,7 +316,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         units = _units(shape.n_features, self._planned_groups(shape))
         subsets = self._subsets(shape, units, self._always(units, shape), shape.n_entries)
-        return plan_message(replace(subsets, n_entries=promised_entries(subsets)), limits)
+        return plan_message(replace(subsets, n_entries=promised_entries(subsets)).screened(limits), limits)
 
     def _always(self, units: Columns, shape: DataShape) -> np.ndarray:
         """Return which units are always included. If column names are not known yet, assume the first as many."""
@@ -423,7 +423,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         notes: list[str] = []
         units = _units(run.matrix.shape[1], self._groups_of(run.matrix))
         is_always = self._always(units, replace(run.shape, names=run.matrix.names))
-        rows, subsets = self._partition(run.matrix, units, is_always, notes)
+        rows, subsets = self._partition(run.matrix, run.limits, units, is_always, notes)
         passes = SubsetPasses(run.over(rows), subsets)
         part = Part(rows, subsets, passes.select())
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
@@ -481,7 +481,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
                 raise DataError("is constant", place, "drop it")
 
     def _partition(
-        self, matrix: Matrix, units: Columns, is_always: np.ndarray, notes: list[str]
+        self, matrix: Matrix, limits: Limits, units: Columns, is_always: np.ndarray, notes: list[str]
     ) -> tuple[Matrix, Subsets]:
         """Step 1: return the rows in an order such that consecutive parts are the subsets."""
         checked_target(matrix, self.loss_)
@@ -493,7 +493,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             shape = subsets.data
             notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values, self._least_subsets))
         in_order = in_partition(rows, subsets, self.random_state, notes)
-        return in_order, replace(subsets, settings=settings, n_entries=most_entries(in_order, subsets))
+        subsets = replace(subsets, settings=settings, n_entries=most_entries(in_order, subsets))
+        return in_order, subsets.screened(limits)
 
     def _coding(self, rows: Matrix) -> dict[str, Any]:
         """Return how `SelectionSettings` codes the target; the first rows set the classes and Huber's threshold."""

@@ -68,12 +68,18 @@ def _choice_of_path(
     is_first: bool,
     column_weight: np.ndarray | None,
 ) -> Choices | None:
-    total, n_candidates = float(weight.sum()), settings.n_candidates(X.shape[1])
-    penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
+    least = settings.least_penalty(float(weight.sum()), settings.n_candidates(X.shape[1]))
     path = _path(X, y, weight, settings, least, column_weight)  # the longest path that any number of subsets needs
+    return None if np.isnan(path.moments.scale).any() else choice_on_path(path, y, weight, settings, is_first)
+
+
+def choice_on_path(
+    path: LassoPath, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+) -> Choices:
+    """Return what a subset chooses on its path, which was computed with the least penalty."""
     m = path.moments
-    if np.isnan(m.scale).any():
-        return None
+    total, n_candidates = float(weight.sum()), settings.n_candidates(len(m.scale))
+    penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
     location, abstains = _location(path, y, weight), _is_constant(y, weight)
     size = path.df if path.groups is None else path.n_units
     steps = best_steps(size, path.gic, penalty, least) if penalty > least else [(least, path.best)]

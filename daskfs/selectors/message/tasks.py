@@ -17,7 +17,16 @@ from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.choices import Choices, NormalEquations, SelectionSettings
-from daskfs.selectors.message.subset import Derivatives, MaximumLikelihood, Point, choose, derivatives, refit
+from daskfs.selectors.message.screened import screened_path
+from daskfs.selectors.message.subset import (
+    Derivatives,
+    MaximumLikelihood,
+    Point,
+    choice_on_path,
+    choose,
+    derivatives,
+    refit,
+)
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 
 
@@ -48,12 +57,37 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
         NaN or infinity, with the column's name and the row.
     """
     choices, column_weight = [], matrix.weights_of_columns()
+    if settings.most_near:
+        return Choices.joined([*_screened_choices(matrix, settings, group, column_weight)])
     for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
         choice = choose(X, y, weight, settings, group.first + k == 0, column_weight)
         if choice is None:
             raise bad_value_of(matrix, group.rows, X, group.bounds[k])
         choices.append(choice)
     return Choices.joined(choices)
+
+
+def _screened_choices(
+    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup, column_weight: np.ndarray | None
+) -> Iterator[Choices]:
+    """Yield the choice of every subset, of which only the columns that come near its path are decoded."""
+    y, weight = _target_and_weight(matrix, settings, group)
+    own = np.arange(matrix.shape[0])[group.rows]
+    for k in range(len(group.bounds) - 1):
+        rows = slice(group.bounds[k], group.bounds[k + 1])
+        total = float(weight[rows].sum())
+        options = settings.of_path(total, matrix.shape[1])
+        options["penalty"] = settings.least_penalty(total, matrix.shape[1])
+        path = screened_path(
+            matrix.take(own[rows]),
+            y[rows],
+            weight[rows],
+            free=np.array(settings.always, dtype=np.int64),
+            most_near=settings.most_near,
+            column_weight=column_weight,
+            **options,
+        )
+        yield choice_on_path(path, y[rows], weight[rows], settings, group.first + k == 0)
 
 
 def refit_on_block(

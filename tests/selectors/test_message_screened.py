@@ -1,0 +1,159 @@
+"""MESSAGE on genotype files decodes only columns near its path: the same path, the same answer, within the memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from daskfs import Message
+from daskfs.errors import PlanError
+from daskfs.kernels.lasso.path import lasso_path
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.selectors.message import screened
+from daskfs.selectors.message.screened import screened_path
+from daskfs.sources.genotype_matrix import GenotypeMatrix
+from daskfs.sources.plink import PlinkSource
+from tests.genotype_files import write_phenotypes, write_plink
+from tests.refusals import refused
+from tests.tolerances import FLOAT32, FLOAT64, assert_close, assert_same_answer
+
+N, P, CAUSAL = 400, 700, np.array([11, 94, 300, 301, 455, 680])
+
+
+def cohort(folder, seed=0, n=N, p=P, classes=False):
+    """Return a matrix of two covariates and variants in linkage disequilibrium; some are missing, equal or constant."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((2 * n, p))
+    for j in range(1, p):
+        r = 0.9 if j % 10 else 0.1
+        z[:, j] = r * z[:, j - 1] + np.sqrt(1.0 - r * r) * z[:, j]
+    alleles = z > np.repeat(rng.uniform(-0.5, 1.2, p // 10), 10)
+    dosages = (alleles[:n].astype(np.int8) + alleles[n:]).astype(np.int8)
+    dosages[:, 96], dosages[:, 200] = dosages[:, 94], 1
+    age = rng.uniform(40.0, 70.0, n).round()
+    y = 0.6 * dosages[:, CAUSAL].sum(axis=1) + 0.05 * age + rng.standard_normal(n)
+    dosages[rng.random(dosages.shape) < 0.002] = -1
+    phenotypes = {"T": 1.0 + (y > np.median(y)) if classes else y, "age": age, "PC1": rng.standard_normal(n)}
+    options = {"target": "T", "covariate_names": ["age", "PC1"], "missing": "mean"}
+    bed, table = write_plink(folder / "set.bed", dosages), write_phenotypes(folder / "t.pheno", phenotypes)
+    return PlinkSource(bed, phenotypes=table, **options).as_matrix()
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory):
+    return cohort(tmp_path_factory.mktemp("cohort"))
+
+
+def in_memory(matrix):
+    return ArrayMatrix(matrix.read(slice(None)), matrix.target, feature_names=list(matrix.names))
+
+
+def both_paths(matrix, y=None, weight=None, free=(0, 1), column_weight=None, most_near=P, **options):
+    """Return the path over near columns, and that of the block of all columns."""
+    y = np.asarray(matrix.read_target() if y is None else y)
+    weight = np.ones(len(y)) if weight is None else weight
+    options = {"penalty": float(np.log(len(y))), "free": np.array(free, np.int64), "patience": 20} | options
+    options |= {"max_features": 60, "column_weight": column_weight}
+    expected = lasso_path(matrix.read(slice(None)), y, weight, **options)
+    return screened_path(matrix, y, weight, most_near=most_near, **options), expected
+
+
+def assert_same_path(found, expected):
+    assert (found.stop, found.solver, found.best) == (expected.stop, expected.solver, expected.best)
+    np.testing.assert_array_equal(found.df, expected.df)
+    np.testing.assert_array_equal(found.is_active, expected.is_active)
+    np.testing.assert_array_equal(found.entered, expected.entered)
+    assert_close(found.lambdas, expected.lambdas, FLOAT64)
+    assert_close(found.gic, expected.gic, FLOAT64)
+    if expected.best >= 0:
+        assert_close(found.coefficients(found.best), expected.coefficients(expected.best), FLOAT64)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"free": ()},
+        {"patience": None},
+        {"gic_rss": "lasso", "sigma2": 1.0},
+        {"weight": np.random.default_rng(1).integers(0, 3, N).astype(np.float64)},
+        {"column_weight": np.random.default_rng(2).uniform(0.5, 1.0, P + 2)},
+        {"n_lambdas": 3, "y": np.zeros(N)},
+    ],
+    ids=["default", "nothing free", "to the end", "lasso fit", "weights", "column weights", "constant target"],
+)
+def test_the_path_over_near_columns_is_that_of_all_columns(matrix, options):
+    assert_same_path(*both_paths(matrix, **options))
+
+
+@pytest.mark.parametrize("step", [0.3, 0.97])
+def test_columns_that_come_near_between_two_passes_join(matrix, step, monkeypatch):
+    monkeypatch.setattr(screened, "STEP", step)
+    assert_same_path(*both_paths(matrix))
+
+
+def test_a_path_with_too_many_knots_follows_the_grid(matrix, monkeypatch):
+    monkeypatch.setattr("daskfs.kernels.lasso.path.knot_capacity", lambda max_features: 5)
+    found, expected = both_paths(matrix, n_lambdas=30)
+    assert (found.given_up, expected.given_up) == ("too many knots", "too many knots")
+    assert_same_path(found, expected)
+
+
+def test_only_columns_near_the_path_are_decoded_and_passes_are_few(matrix, monkeypatch):
+    asked, passes, read, products = set(), [], GenotypeMatrix.read, GenotypeMatrix.column_products
+
+    def counted(self, rows, columns=slice(None), out=None):
+        asked.update(np.arange(self.shape[1])[columns].tolist())
+        return read(self, rows, columns, out)
+
+    def passed(self, columns, vectors):
+        passes.append(len(vectors))
+        return products(self, columns, vectors)
+
+    monkeypatch.setattr(GenotypeMatrix, "read", counted)
+    monkeypatch.setattr(GenotypeMatrix, "column_products", passed)
+    path = screened_path(matrix, matrix.target, np.ones(N), free=np.arange(2), most_near=P, penalty=6.0, patience=10)
+    assert len(path.entered) <= len(asked) < P // 2
+    assert sum(passes) < 25
+
+
+def test_a_path_that_needs_more_columns_than_fit_ends_early_and_is_right_until_then(matrix):
+    found, expected = both_paths(matrix, most_near=25, patience=None)
+    n = len(found.lambdas)
+    assert found.stop == "memory"
+    assert 3 < n < len(expected.lambdas)
+    assert_close(found.lambdas[:-1], expected.lambdas[: n - 1], FLOAT64)  # it may end between two knots
+    np.testing.assert_array_equal(found.df[:-1], expected.df[: n - 1])
+
+
+@pytest.mark.parametrize("options", [{"n_subsets": 1}, {"goal": "prediction"}], ids=["one subset", "prediction"])
+def test_the_answer_is_that_of_decoded_columns(matrix, options):
+    options |= {"always_include": ["age", "PC1"], "random_state": 0}
+    found, expected = Message(**options).fit(matrix), Message(**options).fit(in_memory(matrix))
+    assert len(found.selected_) > 4
+    assert_same_answer(found, expected, FLOAT32)
+
+
+def test_subsets_that_do_not_fit_are_screened_and_stay_within_the_plan(matrix):
+    options = {"n_subsets": 3, "always_include": ["age", "PC1"], "max_features": 60, "partition": "strided"}
+    shape = {"dtype": matrix.dtype, "tile_shape": matrix.tile_shape, "names": matrix.names}
+    with refused(PlanError, "memory-limit", at="memory_limit") as caught:
+        Message(**options).plan(*matrix.shape, memory_limit="1MiB", **shape)
+    limit = caught.value.needed_nbytes - 1
+    plan = Message(**options).plan(*matrix.shape, memory_limit=limit, has_products=True, **shape)
+    assert plan.n_passes > 1
+    found = Message(**options, memory_limit=limit).fit(matrix)  # compiles, too
+    assert_same_answer(found, Message(**options).fit(in_memory(matrix)), FLOAT32)
+    tracemalloc.start()
+    Message(**options, memory_limit=limit).fit(matrix)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= plan.task_nbytes + plan.client_nbytes
+
+
+def test_other_losses_need_all_columns_and_say_so(tmp_path):
+    two = cohort(tmp_path, classes=True)
+    with refused(PlanError, "memory-limit", at="memory_limit", naming=["squared loss"]):
+        Message(n_subsets=1, memory_limit="5MiB").fit(two)
