@@ -23,6 +23,7 @@ Differs from the paper
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ PIECE_COLUMNS = 64
 """Columns that are decoded together."""
 
 
-class Columns:
+class StandardisedColumns:
     """Standardised columns of a matrix: their moments, products with vectors and with each other."""
 
     def __init__(self, matrix: Matrix, y: np.ndarray, weight: np.ndarray, column_weight: np.ndarray | None) -> None:
@@ -109,7 +110,7 @@ class Near(NamedTuple):
     gram: np.ndarray
     """Shape (n_features, n_columns)."""
 
-    def among(self, every: Columns, columns: np.ndarray) -> Near:
+    def among(self, every: StandardisedColumns, columns: np.ndarray) -> Near:
         """Return other near columns, with the Gram rows of those that stay."""
         stays, was_near = np.isin(self.features, columns), np.isin(columns, self.columns)
         features, gram = self.features[stays], np.empty((np.count_nonzero(stays), len(columns)))
@@ -117,7 +118,7 @@ class Near(NamedTuple):
         gram[:, ~was_near] = every.gram(features, columns[~was_near])
         return Near(columns, features, gram)
 
-    def with_rows(self, every: Columns, features: np.ndarray) -> Near:
+    def with_rows(self, every: StandardisedColumns, features: np.ndarray) -> Near:
         """Return the same columns with further Gram rows."""
         gram = np.concatenate([self.gram, every.gram(features, self.columns)])
         return Near(self.columns, np.concatenate([self.features, features]), gram)
@@ -141,6 +142,10 @@ class Point(NamedTuple):
         places = {int(column): place for place, column in enumerate(self.columns)}
         found = [places.get(int(feature), -1) for feature in features]
         return np.append(self.coef, 0.0)[found]
+
+
+Follow = Callable[[Near, float], tuple[LassoPath, Near]]
+"""From near columns and the lowest λ to the path, and the near columns with the Gram rows that it needed."""
 
 
 def screened_path(
@@ -167,7 +172,7 @@ def screened_path(
     free, column_weight, max_features, max_cached, **options
         See `daskfs.kernels.lasso.path.lasso_path`, whose path this is.
     """
-    every = Columns(matrix, y, weight, column_weight)
+    every = StandardisedColumns(matrix, y, weight, column_weight)
     m, n_features = every.moments, matrix.shape[1]
     if max_features is None:
         max_features = min(default_max_features(m.total, n_features) + len(free), n_features)
@@ -240,7 +245,13 @@ def screened_path(
 
 
 def _certain(
-    every: Columns, follow: Any, near: Near, at: Point, lowest: float, is_open: np.ndarray, most_near: int
+    every: StandardisedColumns,
+    follow: Follow,
+    near: Near,
+    at: Point,
+    lowest: float,
+    is_open: np.ndarray,
+    most_near: int,
 ) -> tuple[LassoPath, Near, Point | None]:
     """Follow the path from a point on until it is certain; return its end too, or None if too many columns are near."""
     end = at

@@ -47,6 +47,9 @@ Differs from the paper
 * Selecting a column takes more than half of all subsets, counting those where it is constant. Its frequency, and the
   average of its coefficient, are over the other subsets. A subset whose target is constant (one class) has no vote; if
   most subsets are of this kind, a minority decides.
+* Of genotype files with the squared loss, if there is one subset or none fits in memory, only columns that come near
+  the path are decoded; products with residuals come from the codes (`daskfs.selectors.message.screened`). The path is
+  the same.
 * Columns in ``always_include``, like the intercept, have no penalty on any path and are not voted on. A path begins
   with the model of these columns. With the squared loss, this is the path of the other columns and the target after
   both are regressed on these columns.
