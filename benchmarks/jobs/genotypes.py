@@ -350,11 +350,13 @@ def empty_biobank(folder: Path, seed: int, n_samples: int, n_variants: int, n_wa
             numbers = "\t".join(f"{value:.6g}" for value in rng.standard_normal(1 + N_COVARIATES))
             text.write(f"{i}\t{i}\t{numbers}\n")
     names, size = ", ".join(COVARIATES), n_wanted + N_COVARIATES
-    for method in ("fgm", "online_substitution"):
+    how = dict.fromkeys(("fgm", "online_substitution"), f"n_features_to_select: {size}")
+    how["message"] = f"goal: prediction, max_features: {2 * size}"
+    for method, options in how.items():
         (folder / f"{method}.yaml").write_text(
             f"version: 1\nname: biobank\nsource: {{kind: plink, path: {bed}, phenotypes: {bed.with_suffix('.tsv')}, "
             f"target: trait, covariate_names: [{names}], missing: mean}}\nstore: none\n"
-            f"select: {{method: {method}, n_features_to_select: {size}, always_include: [{names}]}}\n"
+            f"select: {{method: {method}, {options}, always_include: [{names}]}}\n"
             "cluster: {kind: none, memory_limit: 8GiB}\noutput: run\n"
         )
     return folder
@@ -518,7 +520,11 @@ JOBS = [
         "biobank_plan",
         "Plans for biobanks",
         empty_biobank,
-        {"FGM": planned("fgm"), "OnlineSubstitution": planned("online_substitution")},
+        {
+            "FGM": planned("fgm"),
+            "OnlineSubstitution": planned("online_substitution"),
+            "Message": planned("message"),
+        },
         {},
         lambda data, answer: answer,
         {

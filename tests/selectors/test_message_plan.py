@@ -91,3 +91,11 @@ def test_the_selectors_plan_is_that_of_its_subsets():
     assert plan.n_passes == 1
     assert plan.read_nbytes >= 100_000 * 500 * 4
     assert "20 subsets of 5,000 rows" in plan.text
+
+
+def test_one_subset_of_a_biobank_is_planned_within_2_gib_if_products_come_from_codes():
+    selector = Message(goal="prediction", max_features=1020, always_include=np.arange(10))
+    shape = {"n_samples": 80_077, "n_features": 200_010, "dtype": "float32", "memory_limit": "2GiB"}
+    with pytest.raises(PlanError):
+        selector.plan(**shape, tile_shape=(80_077, 64))
+    assert selector.plan(**shape, tile_shape=(80_077, 64), has_products=True).task_nbytes < 2**30
