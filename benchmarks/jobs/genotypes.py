@@ -510,7 +510,8 @@ JOBS = [
             "benchmarks/cohort.py: founders of a coalescent with hotspots, copied as Li and Stephens do; 22 "
             "chromosomes, 5 kb between neighbours, 0.1 % missing, heritability 0.5 beyond ten covariates. All read the "
             "same .bed file; adelie's time includes the files it needs. R2 is of the test samples beyond covariates, "
-            "after the same ridge on the first of the selected variants. Near: at most 100 kb."
+            "after the same ridge on the first of the selected variants. Near: at most 100 kb. Each repeat has a "
+            "cohort of its own seed."
         ),
         rival="adelie",
         table=with_growth,
