@@ -34,11 +34,13 @@ from daskfs.kernels.lasso.path import default_max_features, lambda_range
 from daskfs.kernels.lasso.result import STOPS, LassoPath
 from daskfs.kernels.lasso.steps import GRID_ENDED, TOO_MANY_GRAM_ROWS
 from daskfs.kernels.linear.moments import Moments, first_moments, weighed
-from daskfs.kernels.substitution.products import cross_products
+from daskfs.kernels.substitution.products import combine, cross_products
 from daskfs.matrix.base import Matrix
 
 STEP = 0.85
 """Ratio of λ between two passes."""
+SLOPE = 1.0
+"""Assumed change of a derivative per change of λ, at most: that of the strong rule."""
 SMALLEST_STEP = 0.999
 """The path ends if memory allows only shorter steps."""
 NEW_ROWS = 32
@@ -72,10 +74,11 @@ class StandardisedColumns:
 
     def derivatives(self, columns: np.ndarray, coef: np.ndarray) -> np.ndarray:
         """Return the products of all columns with the residual, in one pass."""
-        residual = self._target.copy()
+        residual, fit = self._target.copy(), np.empty(len(self._target))
         for start in range(0, len(columns), PIECE_COLUMNS):
             piece = slice(start, start + PIECE_COLUMNS)
-            residual -= self._share * (coef[piece] @ self._read(columns[piece]))
+            combine(self._read(columns[piece]), coef[piece], 0.0, fit)
+            residual -= self._share * fit
         return self._products(residual)
 
     def gram(self, features: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -225,10 +228,10 @@ def screened_path(
         size = np.where(is_open, np.abs(at.derivatives), 0.0)
         size[path.entered] = 0.0
         room = most_near - len(np.union1d(free, path.entered))
-        limit = max(2.0 * target - at.lam, 0.0)
+        limit = max(target - SLOPE * (at.lam - target), 0.0)
         if np.count_nonzero(size > limit) > room:
             limit = np.partition(size, -room - 1)[-room - 1] if room > 0 else np.inf
-            target = max(target, 0.5 * (limit + at.lam))
+            target = max(target, (limit + SLOPE * at.lam) / (1.0 + SLOPE))
         if target > SMALLEST_STEP * at.lam:
             path, near = follow(near, at.lam)
             return path._replace(stop=STOPS[TOO_MANY_GRAM_ROWS])
