@@ -66,9 +66,8 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
         SYSTEMS - {"asy_os"},
         {"from_blocks", "grouped"},
         {"base"},  # what every selector offers, from these parts
-        {"opening", "resulting"},
-        {"predicting"},
-        {"fitted"},
+        {"fitted", "opening"},
+        {"predicting", "resulting"},
         {"shared"},
         {"inputs"},
     ],

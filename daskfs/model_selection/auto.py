@@ -398,10 +398,9 @@ class Auto(BaseSelector):
         )
 
     def _take(self, fitted: BaseSelector) -> None:
-        self.selector_ = fitted
-        for name in ("selected_", "support_", "coef_", "intercept_", "scores_", "made_", "classes_"):
-            if hasattr(fitted, name):
-                setattr(self, name, getattr(fitted, name))
+        self.selector_, self._selection = fitted, fitted._selection
+        if hasattr(fitted, "classes_"):
+            self.classes_ = fitted.classes_
 
     @property
     def score_kind(self) -> str:  # type: ignore[override]

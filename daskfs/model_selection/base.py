@@ -180,10 +180,9 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
 
     def _take(self, fitted: BaseSelector) -> None:
         """Take the selection, coefficients and scores of a fitted selector."""
-        self.selector_ = fitted
-        for name in ("selected_", "support_", "coef_", "intercept_", "scores_", "made_", "classes_"):
-            if hasattr(fitted, name):
-                setattr(self, name, getattr(fitted, name))
+        self.selector_, self._selection = fitted, fitted._selection
+        if hasattr(fitted, "classes_"):
+            self.classes_ = fitted.classes_
 
     def _take_columns(self, run: Run, columns: np.ndarray, scores: np.ndarray) -> list[str]:
         """Select columns, and fit the loss on them with a ridge chosen from the data; return notes.

@@ -1,11 +1,11 @@
 """The base class of all selectors: scikit-learn's interface for all kinds of input, and the hooks of a pipeline.
 
-The steps of a fit, and where they are:
+Four parts do the work. They know no selector, and take values:
 
-    opening.Opens        makes a matrix of the user's data and settles the loss by the target: `_opened`
-    BaseSelector         `fit` opens the data, `fit_run` takes the names and calls the method of a subclass: `_fit`
-    resulting.Results    makes `result_` from the method's attributes; a refit replaces the coefficients
-    predicting.Predicts  selects columns of rows, and predicts, from what was fitted: `fitted.Fitted`
+    opening.Input              the user's data as a matrix, with labels as codes; `_opened` settles the loss in between
+    shared.run.Run             the steps of one fit, which the method of a subclass takes: `fit` calls `_fit`
+    resulting.result_of        the result, of the `Selection` that the fit has set as attributes: `_result_of`
+    predicting.FittedColumns   the columns of the fit in other rows, for `transform` and `predict`
 """
 
 from __future__ import annotations
@@ -15,27 +15,55 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.dashboard.shown import on_dashboard
-from daskfs.errors import ConfigError, PlanError
+from daskfs.errors import Caution, ConfigError, PlanError, SelectionWarning, Suspicion, warn
+from daskfs.feature_maps.base import MadeMatrix
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.jit import announced, is_compiling
-from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
+from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
-from daskfs.matrix.target import kind_of_target
-from daskfs.parameters import CV, Client, MemoryLimit, RandomState, RefitBy, TableSchemaGiven, Verbose
-from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.opening import Opens
-from daskfs.selectors.resulting import PENALTIES, Results, refit_budget
+from daskfs.matrix.target import doubt, kind_of_target
+from daskfs.metrics import accuracy, r2
+from daskfs.parameters import (
+    CV,
+    Client,
+    LossOf,
+    MemoryLimit,
+    Parameters,
+    RandomState,
+    RefitBy,
+    TableSchemaGiven,
+    Verbose,
+    parameters_of,
+)
+from daskfs.result import SelectionResult
+from daskfs.selectors.fitted import Fitted
+from daskfs.selectors.inputs import check_width, columns_of, is_lazy, is_matrix, seed_of
+from daskfs.selectors.opening import Input, coded, kind_of_labels
+from daskfs.selectors.predicting import Composed, lazily
+from daskfs.selectors.predictor import LinearPredictor
+from daskfs.selectors.resulting import (
+    NORMS,
+    PENALTIES,
+    Selection,
+    note_refit,
+    refit_budget,
+    result_of,
+)
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.cross_validation import SizeSearch
 from daskfs.selectors.shared.refit import (
@@ -43,14 +71,17 @@ from daskfs.selectors.shared.refit import (
     ClassFits,
     MeanLoss,
     SelectedFit,
+    fit_each_class,
     fit_each_size,
     refit_selected,
 )
+from daskfs.selectors.shared.remarks import remarks_on
+from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.samples import Recipe
 from daskfs.selectors.shared.signal_beyond import SignalBeyond, signal_beyond
-from daskfs.selectors.shared.stand_ins import bundles, find_stand_ins
+from daskfs.selectors.shared.stand_ins import stand_ins
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import say_compiling, shown
@@ -58,14 +89,26 @@ from daskfs.watching.terminal import say_compiling, shown
 if TYPE_CHECKING:
     import pandas as pd
 
-SIZE = "n_features_to_select"
+DataError = errors.DataError.about("shapes")
+
+SIZE, INCLUDED = "n_features_to_select", "always_include"
+"""Parameters of many selectors that are treated here, for all that declare them."""
+SILENT: Any = None
+"""Stands in for the result when a fit is one of many."""
 SEPARATED = (
     "there is no finite fit: the selected features separate the classes, or some of their rows (complete or "
     "quasi-complete separation); a weak ridge bounds the coefficients"
 )
 
 
-class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
+class BaseSelector(
+    Parameters,
+    Fitted,
+    BaseEstimator,
+    metaclass=ABCMeta,
+    kw_only=True,
+    auto_wrap_output_keys=(),  # the `transform` of `Fitted` is wrapped, the one below is not
+):
     """Base of all selectors: scikit-learn's interface for arrays, stores and Dask collections.
 
     A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `_plan`.
@@ -104,6 +147,13 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
     """Ridge of the fits of fewer features, see `fit_path`; None: chosen from the data."""
     _weighs_columns: ClassVar[bool] = False
     """Whether the selection of columns depends on `daskfs.matrix.base.Matrix.column_weights`."""
+    is_silent: ClassVar[bool] = False
+    """Whether this fit is one of many, and so makes no result and no warnings."""
+
+    @property
+    def groups_are_cut_by(self) -> str:
+        """`cuts_groups` for this selector with its parameters; a meta-selector returns that of its selector."""
+        return self.cuts_groups
 
     @property
     def weighs_columns(self) -> bool:
@@ -140,6 +190,48 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         if self._chooses_size and self._units_by is not None:
             remedy = "use SelectionCV(selector, sizes=[...])"
             raise ConfigError(f"'cv' counts columns, and cannot be used with {self._units_by}", SIZE, remedy)
+
+    @property
+    def loss_choice(self) -> LossOf | None:
+        """The losses of the parameter; None if the method has only one loss."""
+        parameter = parameters_of(type(self)).get("loss")
+        if parameter is None:
+            return None
+        return parameter.kinds[0] if isinstance(parameter.kinds[0], LossOf) else LossOf()
+
+    @property
+    def possible_losses(self) -> list[Loss]:
+        """The loss; before a fit with "auto", the losses that may be chosen."""
+        name = self.loss if self.loss != AUTO else getattr(self, "loss_", AUTO)
+        choice = self.loss_choice
+        names = choice.by_default if name == AUTO and choice is not None else (name,)
+        return [LOSSES[one] for one in names if one in LOSSES]
+
+    @property
+    def _loss(self) -> Loss:
+        """The loss that is fitted, once it is settled."""
+        return LOSSES[self.loss_]
+
+    def _check_loss(self, loss: Loss) -> None:
+        """Refuse parameters that cannot be combined with this loss; with ``loss="auto"`` when the target is known."""
+
+    def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
+        """Set ``loss_`` to the given loss or the one for the target, with a note if that choice may be wrong."""
+        self._loss_note, self.loss_, parameter = "", self.loss, self.loss_choice
+        if parameter is None:
+            return
+        self.loss_ = parameter.of(type(self).__name__, self.loss, kind)
+        if self.loss != AUTO:
+            return
+        self._check_loss(self._loss)
+        is_classifier = self._loss.is_classifier
+        others = [name for name in parameter.names if LOSSES[name].is_classifier != is_classifier]
+        if kind.n_whole and others and is_classifier == (kind.n_classes > 0):
+            self._loss_note = doubt(kind, self.loss_, others)
+            if not is_plan:
+                warn(f"{type(self).__name__}: {self._loss_note}", SelectionWarning)  # before the work, not after it
+        elif is_classifier:
+            self._loss_note = f"the target has {kind.n_classes} classes: the loss is {self.loss_}"
 
     def plan(
         self,
@@ -320,6 +412,60 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
             self._take_refit(run)
         return self
 
+    @contextmanager
+    def _opened(
+        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None = None, is_first: bool = True
+    ) -> Iterator[tuple[Matrix, np.ndarray | None]]:
+        """Yield the user's data as a matrix, and a classifier's labels, if not known before: see `Input`.
+
+        The first data settle the loss, and have the number and names of the features; others are checked against them.
+        """
+        columns = None if is_first else self._fitted_columns
+        check = partial(validate_data, self, reset=is_first)
+        given = Input(X, y, sample_weight, self.loss, self._setting("schema"), columns, check)
+        if is_first:
+            self._settle_loss(given.kind(labels))
+        names = getattr(self, "feature_names_in_", None)
+        with given.opened(self._loss, labels, names, self.random_state, type(self).__name__) as opened:
+            matrix, labels, self._table_notes = opened
+            yield matrix, labels
+
+    def _coded(self, y: Any, labels: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+        """Settle the loss by a target that is not in a matrix; return it with labels as codes, and the labels."""
+        self._settle_loss(kind_of_labels(y, self.loss, labels))
+        return coded(y, self._loss, labels)
+
+    def _run(
+        self,
+        matrix: Matrix,
+        workers: Workers | None = None,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Run:
+        """Return the run of one fit, by default on ``client``."""
+        limit = self._setting("memory_limit")
+        limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
+        workers = workers_of(self._setting("client")) if workers is None else workers
+        return Run(matrix, self.method, workers, progress, checkpoint, limit)
+
+    def _setting(self, name: str) -> Any:
+        """Return a setting for running a fit: `client`, `memory_limit`, `schema` or `verbose`."""
+        return getattr(self, name)
+
+    def _take_names(self, matrix: Matrix) -> None:
+        self.n_features_in_ = self._n_columns = int(matrix.shape[1])
+        self.encoder_, self._store_encoder = matrix.of_table, None
+        if self.encoder_ is None:
+            self._table_notes = ()
+        if self.encoder_ is not None:
+            target = self.encoder_.target
+            names = [name for name in self.encoder_.names if name != target]
+            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        elif not matrix.names.are_default and matrix.names.given is not None:
+            self.feature_names_in_ = np.asarray(matrix.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
     @property
     def is_nested(self) -> bool:
         """Whether one fit contains the selections of fewer features (see `fit_path`), with these parameters.
@@ -354,10 +500,14 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or not is_asked} - {0})
         penalty = PENALTIES[self.refit] if self._refits else {"ridge": self.ridge_of_path}
         penalty = penalty | {"free": largest.included_columns(run.matrix)}
-        fits = []
+        fits, found = [], dict[int, Self]()
         if smaller:
             fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, tolerance=tolerance, **penalty)
-        found = {size: largest._with(order[:size], fit) for size, fit in zip(smaller, fits, strict=True)}
+        for size, fit in zip(smaller, fits, strict=True):
+            one, columns = copy(largest), order[:size]
+            one._set_selection(columns, largest.scores_[columns], fit.coef, fit.intercept)
+            one.selected_, one.scores_, one.loss_ = columns, largest.scores_.copy(), fit.loss
+            found[size] = one
         return [found.get(min(size, len(order)), largest) for size in sizes]
 
     def _of_size(self, size: int) -> Self:
@@ -365,13 +515,6 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         found = copy(self)
         if SIZE in self._parameter_owners:
             found.n_features_to_select = size  # type: ignore[attr-defined]
-        return found
-
-    def _with(self, columns: np.ndarray, fit: ClassFits) -> Self:
-        """Return this fitted selector with only some of its columns, and with another fit of these."""
-        found, scores = copy(self), self.scores_[columns]
-        found._set_selection(columns, scores, fit.coef, fit.intercept)
-        found.selected_, found.scores_, found.loss_ = columns, np.array(self.scores_), fit.loss
         return found
 
     @property
@@ -406,6 +549,273 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
                 f"refit ({self.refit}): coef comes from a fit to the selected features only, in each fold too"
             )
         self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **arguments)
+
+    def _set_selection(
+        self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: Any, others: float = 0.0
+    ) -> None:
+        """Set the selected columns, by score, and their coefficients on the scale of the data.
+
+        `others` is the score of columns that are not selected. With several classes, `coef` has a row and `intercept` a
+        number for each.
+        """
+        self._selection = Selection.of(self._n_columns, columns, scores, coef, intercept, others)
+
+    def _result_of(self, run: Run, *, notes: Sequence[str], **found: Any) -> SelectionResult:
+        """Return the result of a fit whose attributes are set, and emit its warnings; see `resulting.result_of`.
+
+        Notes are added, for example if too few features were selected. A `StoreError` is raised if the store was
+        replaced by another one during the fit.
+        """
+        matrix = run.matrix
+        matrix.verify_unchanged()
+        if self.is_silent:
+            return SILENT
+        notes = [*self._shortfall(), *self._table_notes, *notes]
+        if found.get("coef") is None and self.coef_.ndim > 1:
+            notes.append(NORMS)
+        if self.groups_are_cut_by and matrix.rows_together is not None:
+            suspicion = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows together")
+            notes = [*(note for note in notes if note != suspicion), suspicion]
+        if self.made_ is None and found.get("n_samples") in (None, matrix.shape[0]):
+            notes += remarks_on(matrix, self.selected_)  # what is constant in some rows may vary in earlier ones
+        notes += filter(None, [self._loss_note])
+        self._warn(notes)
+        found = {"method": self.method, "score_kind": self.score_kind, "history_kind": self.history_kind, **found}
+        return result_of(run, self._selection, self.resolved_parameters(), notes=notes, **found)
+
+    def _warn(self, notes: Sequence[str]) -> None:
+        for note in notes:
+            if isinstance(note, Caution):
+                warn(f"{type(self).__name__}: {note}", SelectionWarning)
+
+    def resolved_parameters(self) -> dict[str, Any]:
+        """Return the parameters for a result: with the loss of the fit, without settings for where it runs."""
+        found = {name: getattr(self, name) for name in sorted(self._parameter_owners)}
+        if "loss" in found:
+            found["loss"] = self.loss_
+        return {name: value for name, value in found.items() if name not in ("client", "verbose", "schema")}
+
+    @property
+    def _n_asked(self) -> int | None:
+        """Requested number of features; None if the method decides."""
+        asked = getattr(self, "n_features_to_select", None)
+        return asked if isinstance(asked, int) else None
+
+    def _shortfall(self) -> list[str]:
+        n_selected, asked = len(self.selected_), self._n_asked
+        if not n_selected:
+            return [Caution("no feature was selected")]
+        if isinstance(asked, int) and n_selected < asked:
+            return [Caution(f"{n_selected:,} of the {asked:,} features asked for were selected")]
+        return []
+
+    @property
+    def n_included(self) -> int:
+        """Number of columns that are given as always included."""
+        asked = getattr(self, INCLUDED) if INCLUDED in self._parameter_owners else None
+        return 0 if asked is None else int(np.asarray(asked, dtype=object).size)
+
+    def included_columns(self, matrix: Matrix) -> np.ndarray:
+        """Return the columns that are always included, with their groups; no refit penalises them."""
+        if not self.n_included:
+            return np.empty(0, np.int64)
+        columns = columns_of(getattr(self, INCLUDED), matrix.shape[1], matrix.names, INCLUDED)
+        groups = self._groups_of(matrix)
+        if groups is None:
+            return columns
+        held = [groups[g] for g in range(groups.n_groups) if np.isin(groups[g], columns).any()]
+        return np.unique(np.concatenate(held))
+
+    def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
+        """Return the groups of a matrix's columns; None without groups."""
+        return None
+
+    @property
+    def _refits(self) -> bool:
+        """Whether one of the refits that all selectors support was requested."""
+        return self.refit in PENALTIES
+
+    def with_refit(self, run: Run, by: str, ridge: float | None = None) -> tuple[Self, ClassFits]:
+        """Return this fitted selector with a refit of its selected features, and that fit.
+
+        Parameters
+        ----------
+        run : Run
+            Over the rows of the fit.
+        by : {"ols", "ridge", "elastic"}
+        ridge : float, optional
+            By default as `by` says.
+        """
+        fitted, columns, made = copy(self), self.selected_, self.made_
+        if made is not None:
+            run, columns = run.over(MadeMatrix(run.matrix, made)), np.argsort(np.argsort(columns))
+        penalty = PENALTIES[by] if ridge is None else PENALTIES[by] | {"ridge": ridge}
+        if made is None:
+            penalty = penalty | {"free": self.included_columns(run.matrix)}
+        found = fit_each_class(run, columns, self.loss_, classes=getattr(self, "classes_", None), **penalty)
+        coef = found.coef
+        if made is None:
+            coef = np.zeros((*found.coef.shape[:-1], self._n_columns))
+            coef[..., columns] = found.coef
+        fitted.loss_, fitted.coef_, fitted.intercept_ = found.loss, coef, found.intercept
+        return fitted, found
+
+    def _take_refit(self, run: Run) -> None:
+        """Replace the coefficients by those of the requested refit; the result keeps the method's own as well."""
+        if not self._refits or not len(self.selected_):
+            return
+        fitted, found = self.with_refit(run, self.refit)
+        self.loss_, self.coef_, self.intercept_ = fitted.loss_, fitted.coef_, fitted.intercept_
+        if not self.is_silent:
+            self._warn(note_refit(self.result_, self.refit, found, run.seconds.get("refit", 0.0)))
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        array, sparse matrix, DataFrame or lazy Dask collection
+            Same kind as the input (`set_output` applies to data in memory); a dense array for a store.
+        """
+        columns, made = self.get_support(indices=True), self.made_
+        if is_lazy(X):
+            chosen = self._fitted_columns.lazy(X, columns)
+            if made is None:
+                return chosen
+            names, dtype = self.get_feature_names_out(), getattr(X, "dtype", np.dtype(np.float64))
+            of_row = np.empty((1, len(names)), np.float64 if dtype == np.float64 else np.float32)
+            return lazily(made.of, chosen, of_row, names)
+        if is_matrix(X):
+            return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
+        return super().transform(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the selected features, in the order of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the columns of X, if they were not known in the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_selected,), str
+        """
+        names: np.ndarray
+        if self.encoder_ is None:
+            names = super().get_feature_names_out(input_features)
+        else:
+            if input_features is not None and list(input_features) != list(self.feature_names_in_):
+                raise DataError("input_features is not equal to feature_names_in_", "get_feature_names_out")
+            names = np.array(self.encoder_.feature_names, dtype=object)[self.get_support()]
+        if self.made_ is None:
+            return names
+        made = np.empty(len(self.made_.columns), dtype=object)
+        made[:] = self.made_.names([str(name) for name in names])
+        return made
+
+    def predict(self, X: Any) -> Any:
+        """Predict the target from the selected features: its mean, or the most probable label.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or a lazy Dask array or Series
+        """
+        check_is_fitted(self)
+        return self._respond(X, self.response)
+
+    @property
+    def response(self) -> Response:
+        """The function that `predict` applies to the linear predictor ``X @ coef_ + intercept_``."""
+        return mean_or_label(self.response_losses[0], getattr(self, "classes_", None))
+
+    @property
+    def response_losses(self) -> tuple[str, str]:
+        """The losses that define the mean or label, and the probabilities, as functions of the linear predictor."""
+        return self.loss_, self.loss_
+
+    @available_if(lambda selector: any(loss.is_classifier for loss in selector.possible_losses))
+    def decision_function(self, X: Any) -> Any:
+        """Return the linear predictor: with the logistic loss, the log-odds of the second class.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes), or a lazy Dask collection
+        """
+        check_is_fitted(self)
+        is_pair = np.ndim(self.intercept_) > 0 and len(self.classes_) == 2
+        return self._respond(X, log_odds if is_pair else np.asarray)
+
+    @available_if(lambda selector: any(loss.has_probabilities for loss in selector.possible_losses))
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or a lazy Dask array
+        """
+        check_is_fitted(self)
+        return self._respond(X, self._probabilities)
+
+    @property
+    def _probabilities(self) -> Response:
+        """The function that `predict_proba` applies to the linear predictor."""
+        return probabilities(self.response_losses[1], len(self.classes_))
+
+    def predictor(self) -> LinearPredictor:
+        """Return the object that computes ``X @ coef_ + intercept_`` from blocks of the columns that it lists."""
+        columns = np.flatnonzero(self.support_)
+        order = columns if self.made_ is None else np.argsort(self.selected_)
+        return LinearPredictor(columns, self.coef_[..., order].T, self.intercept_, self.made_)
+
+    def _respond(self, X: Any, response: Response) -> Any:
+        """Return a response to the linear predictor of every row; lazily if X is lazy."""
+        predictor, of_fit = self.predictor(), self._fitted_columns
+        columns = predictor.columns
+        if is_lazy(X):
+            of_row = np.broadcast_to(predictor.intercept, (1, *np.shape(predictor.intercept)))
+            return lazily(Composed(predictor, response), of_fit.lazy(X, columns), response(of_row))
+        if is_matrix(X):
+            check_width(X.shape[1], of_fit.n_columns)
+            return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])
+        if of_fit.encoder_for(X) is not None:
+            return response(np.asarray(predictor(of_fit.encoded(X, columns))))
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return response(np.asarray(predictor(X[:, columns])))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R², the share of the target's variance that is explained, or the accuracy of a classifier.
+
+        Parameters
+        ----------
+        X : as in `fit`
+        y : array-like of shape (n_samples,)
+            None with a store that has a target.
+        sample_weight : array-like of shape (n_samples,), optional
+        """
+        if y is None and is_matrix(X):
+            y, sample_weight = X.read_target(slice(None)), X.read_weight(slice(None))
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        prediction = np.asarray(self.predict(X))
+        if find_loss(self.loss_).is_classifier:
+            return accuracy(np.asarray(y), prediction, weight)
+        return r2(np.asarray(y, dtype=float), prediction, weight)
 
     def stand_ins(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_stand_ins: int = 3) -> pd.DataFrame:
         """Return the columns that could replace the selected ones, and how much the loss would rise.
@@ -446,26 +856,8 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         feature stand_in  index  correlation  loss_increase  share_lost  bundle
              x4       x1      1          1.0            0.0         0.0       1
         """
-        from pandas import DataFrame
-
-        check_is_fitted(self)
-        if self.made_ is not None:
-            raise ConfigError("features made by a map have no stand-ins", "stand_ins", "fit without the map")
-        columns = np.sort(self.selected_).astype(np.int64)
-        with self._looked_at(X, y, sample_weight) as run:
-            found = find_stand_ins(run, columns, self.loss_, n_stand_ins)
-            names = [str(name) for name in run.matrix.names[columns]]
-            swaps, dropped = found.swaps, found.dropped
-            others = [[str(run.matrix.names[int(j)]) if j >= 0 else "" for j in line] for line in swaps.candidate]
-        bundle, lines = bundles(columns, found), []
-        for k in np.searchsorted(columns, self.selected_):
-            of_each = zip(others[k], swaps.candidate[k], swaps.correlation[k], swaps.increase[k], strict=True)
-            for stand_in, j, correlation, increase in of_each:
-                share = increase / dropped[k] if dropped[k] > 0.0 else np.nan
-                lines.append((names[k], stand_in, int(j), correlation, increase, share, int(bundle[k])))
-        heads = ("feature", "stand_in", "index", "correlation", "loss_increase", "share_lost", "bundle")
-        table = DataFrame(lines, columns=list(heads))
-        return table[table["index"] >= 0].reset_index(drop=True)
+        with self._looked_at(X, y, sample_weight, "stand_ins") as run:
+            return stand_ins(run, self.selected_.astype(np.int64), self.loss_, n_stand_ins)
 
     def signal_beyond(self, X: Any, y: Any = None, sample_weight: Any = None) -> SignalBeyond:
         """Return how much all columns together explain beyond the selected ones, as many weak effects would.
@@ -488,19 +880,18 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         ConfigError
             The features are made by a map.
         """
-        check_is_fitted(self)
-        if self.made_ is not None:
-            raise ConfigError("is not available for features made by a map", "signal_beyond", "fit without the map")
-        with self._looked_at(X, y, sample_weight) as run:
+        with self._looked_at(X, y, sample_weight, "signal_beyond") as run:
             columns, seed = np.sort(self.selected_).astype(np.int64), seed_of(self.random_state)
             return signal_beyond(run, columns, find_loss(self.loss_).is_classifier, seed)
 
     @contextmanager
-    def _looked_at(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Run]:
-        """Open rows like those of the fit, as a run."""
-        loss, labels = self.loss_, getattr(self, "classes_", None)
+    def _looked_at(self, X: Any, y: Any, sample_weight: Any, asked: str) -> Iterator[Run]:
+        """Open rows like those of the fit, as a run; refuse features made by a map."""
+        check_is_fitted(self)
+        if self.made_ is not None:
+            raise ConfigError("is not available for features made by a map", asked, "fit without the map")
+        labels = getattr(self, "classes_", None)
         with self._opened(X, y, sample_weight, labels, is_first=False) as (matrix, _), self._run(matrix) as run:
-            self.loss_ = loss
             yield run
 
     def _target_and_weight(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:

@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskfs.feature_maps.base import MadeFeatures
-from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult
-from daskfs.selectors.tables import encoded, raw_encoder
-from daskfs.sources.in_memory import is_table
+from daskfs.selectors.predicting import FittedColumns
+from daskfs.selectors.resulting import Selection
 
 
-class Fitted:
-    """The attributes of a selector after `fit`."""
+class Fitted(SelectorMixin):
+    """The attributes of a selector after `fit`, and the selection of columns of data in memory.
+
+    scikit-learn wraps this `transform`, because it is defined in a subclass of `SelectorMixin`, to create the container
+    that `set_output` requests. `BaseSelector.transform` keeps Dask collections and stores away from it: the container
+    would load them into memory.
+    """
 
     method: ClassVar[str]
     """Name of the method in pipelines, reports and `daskfs.methods`."""
@@ -57,62 +62,38 @@ class Fitted:
     """Number of columns of the matrix of the fit."""
     _table_notes: Sequence[str] = ()
     """Notes on the inferred schema of a table."""
+    _loss_note = ""
+    """A note on the choice of the loss."""
 
     @property
-    def groups_are_cut_by(self) -> str:
-        """`cuts_groups` for this selector with its parameters; a meta-selector returns that of its selector."""
-        return self.cuts_groups
+    def _selection(self) -> Selection:
+        """What the fit selected, as one value."""
+        return Selection(*(getattr(self, name) for name in Selection._fields))
 
-    def _set_selection(
-        self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: Any, others: float = 0.0
-    ) -> None:
-        """Set the selected columns, by score, and their coefficients on the scale of the data.
+    @_selection.setter
+    def _selection(self, found: Selection) -> None:
+        for name, value in found._asdict().items():
+            setattr(self, name, value)
 
-        `others` is the score of columns that are not selected. With several classes, `coef` has a row and `intercept` a
-        number for each.
-        """
-        self.made_ = None
-        self.support_ = np.zeros(self._n_columns, dtype=bool)
-        self.support_[columns] = True
-        self.scores_ = np.full(self._n_columns, others)
-        self.coef_ = np.zeros((*coef.shape[:-1], self._n_columns))
-        self.scores_[columns], self.coef_[..., columns] = scores, coef
-        self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
-        self.selected_ = columns[np.lexsort((columns, -scores))]
-
-    def _set_made(self, made: MadeFeatures, scores: np.ndarray, coef: np.ndarray, intercept: Any) -> None:
-        """Set the selected columns of a map, ascending in `made`, by score: see `_set_selection`."""
-        order = np.lexsort((made.columns, -scores))
-        self.made_, self.selected_ = made, made.columns[order]
-        self.scores_, self.coef_ = scores[order], coef[..., order]
-        self.support_ = np.zeros(self._n_columns, dtype=bool)
-        self.support_[made.parents] = True
-        self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
-
-    def _take_names(self, matrix: Matrix) -> None:
-        self.n_features_in_ = self._n_columns = int(matrix.shape[1])
-        self.encoder_, self._store_encoder = matrix.of_table, None
-        if self.encoder_ is None:
-            self._table_notes = ()
-        if self.encoder_ is not None:
-            target = self.encoder_.target
-            names = [name for name in self.encoder_.names if name != target]
-            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
-        elif not matrix.names.are_default and matrix.names.given is not None:
-            self.feature_names_in_ = np.asarray(matrix.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+    @property
+    def _fitted_columns(self) -> FittedColumns:
+        """What the fit knows of the columns of its data."""
+        names = getattr(self, "feature_names_in_", None)
+        return FittedColumns(self.n_features_in_, self._n_columns, names, self.encoder_, self._store_encoder)
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
         return self.support_
 
-    def _encoder_for(self, X: Any) -> Any:
-        """Return the encoder for X, from the table of the fit or the fit's store; None if X has features already."""
-        if self.encoder_ is not None or self._store_encoder is None or not is_table(X):
-            return self.encoder_
-        return raw_encoder(self._store_encoder, X)
-
-    def _columns_of(self, X: Any, columns: np.ndarray, encoder: Any) -> np.ndarray:
-        """Return features of a table, encoded like the table of the fit."""
-        return encoded(encoder, X, columns, getattr(self, "feature_names_in_", None))
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of an array or a table in memory."""
+        of_fit, made = self._fitted_columns, self.made_
+        if of_fit.encoder_for(X) is not None:
+            chosen = of_fit.encoded(X, self.get_support(indices=True))
+        elif made is None:
+            return super().transform(X)
+        else:
+            chosen = validate_data(self, X, dtype=None, accept_sparse="csr", reset=False)[:, made.parents]
+            chosen = np.asarray(chosen.toarray() if hasattr(chosen, "toarray") else chosen)
+            chosen = chosen if chosen.dtype.kind == "f" else chosen.astype(np.float64)
+        return chosen if made is None else made.of(chosen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,43 +41,20 @@ from daskfs.selectors.inputs import refuse_non_finite_target
 DataError = errors.DataError.about("shapes")
 
 
-class _TakesBlocks(BaseSelector):
-    """Shared code of fits to blocks of rows and of columns."""
-
-    _axis: ClassVar[Axis]
-
-    @property
-    def _passes_once(self) -> bool:
-        """Whether blocks that can be read only once are processed as they arrive."""
-        return False
-
-    def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
-        """Select while blocks arrive."""
-        raise NotImplementedError
-
-    @contextmanager
-    def _again_and_again(
-        self, blocks: Any, items: Sequence[Any] | None, passing: Iterator[Any], prefetch: int
-    ) -> Iterator[tuple[Sequence[Any], list[Facts], Matrix | None]]:
-        """Yield blocks that can be read again, the facts about each, and the matrix that they belong to, if known."""
-        of = blocks.matrix if isinstance(blocks, MatrixBlocks) else None
-        if items is None:
-            with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
-                yield *kept_in(Path(folder), read_ahead(passing, self._axis, prefetch), self._axis), None
-        elif of is not None:
-            kind = np.dtype(of.dtype), False
-            yield items, [Facts(b - a, blocks.breadth, *kind, a, b) for a, b in blocks.pieces], of
-        else:
-            yield items, all_facts(items, self._axis, self.client), None
-
-    def _fit_again_and_again(self, matrix: BlockMatrix, prefetch: int, labels: np.ndarray | None) -> None:
-        matrix.read_ahead(prefetch, self.client)
-        try:
-            self._fit_opened(matrix)
-        finally:
-            matrix.close()
-        if labels is not None:
-            self.classes_ = labels
+@contextmanager
+def _again_and_again(
+    blocks: Any, items: Sequence[Any] | None, passing: Iterator[Any], prefetch: int, axis: Axis, client: Any
+) -> Iterator[tuple[Sequence[Any], list[Facts], Matrix | None]]:
+    """Yield blocks that can be read again, the facts about each, and the matrix that they belong to, if known."""
+    of = blocks.matrix if isinstance(blocks, MatrixBlocks) else None
+    if items is None:
+        with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
+            yield *kept_in(Path(folder), read_ahead(passing, axis, prefetch), axis), None
+    elif of is not None:
+        kind = np.dtype(of.dtype), False
+        yield items, [Facts(b - a, blocks.breadth, *kind, a, b) for a, b in blocks.pieces], of
+    else:
+        yield items, all_facts(items, axis, client), None
 
 
 def _named(given: Sequence[str] | None, found: list[str] | None, n_features: int) -> Names | None:
@@ -86,10 +63,17 @@ def _named(given: Sequence[str] | None, found: list[str] | None, n_features: int
     return None if names is None else Names(n_features, as_names(names, n_features))
 
 
-class TakesColumnBlocks(_TakesBlocks):
+class TakesColumnBlocks(BaseSelector):
     """A selector that can also be fitted to blocks of columns."""
 
-    _axis = "columns"
+    @property
+    def _passes_once(self) -> bool:
+        """Whether blocks that can be read only once are processed as they arrive, by `_fit_passing`."""
+        return False
+
+    def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
+        """Select while blocks arrive."""
+        raise NotImplementedError
 
     def fit_blocks(
         self,
@@ -153,30 +137,32 @@ class TakesColumnBlocks(_TakesBlocks):
             if y is None:
                 raise DataError("requires y to be passed, but the target y is None", "y", "pass y=")
             refuse_non_finite_target(y)
-            coded, labels = self._coded(y, None, is_first=True)
+            coded, labels = self._coded(y, None)
             target = as_column(coded, len(np.asarray(y)), "y")
             weight = weights_of(sample_weight, len(target))
         with interrupts.guard():
             if items is None and self._passes_once:
-                passed = PassingBlocks(read_ahead(passing, "columns", prefetch), "columns", target, weight, names)
-                try:
+                arriving = read_ahead(passing, "columns", prefetch)
+                with closing(PassingBlocks(arriving, "columns", target, weight, names)) as passed:
                     self._fit_passing(passed, n_features)
-                finally:
-                    passed.close()
-                if labels is not None:
-                    self.classes_ = labels
-                return self
-            with self._again_and_again(blocks, items, passing, prefetch) as (kept, facts, matrix):
-                of_columns = _named(names, names_of_columns(facts), sum(block.length for block in facts))
-                found = BlockMatrix(kept, "columns", facts, target, weight, of_columns, len(target), matrix)
-                self._fit_again_and_again(found, prefetch, labels)
+            else:
+                with _again_and_again(blocks, items, passing, prefetch, "columns", self.client) as again:
+                    kept, facts, matrix = again
+                    of_columns = _named(names, names_of_columns(facts), sum(block.length for block in facts))
+                    found = BlockMatrix(kept, "columns", facts, target, weight, of_columns, len(target), matrix)
+                    found.read_ahead(prefetch, self.client)
+                    with closing(found):
+                        self._fit_opened(found)
+        if labels is not None:
+            self.classes_ = labels
         return self
 
 
-class TakesRowBlocks(_TakesBlocks):
+class TakesRowBlocks(BaseSelector):
     """A selector that can also be fitted to blocks of rows."""
 
-    _axis = "rows"
+    _passes_once: ClassVar[bool] = False
+    """Whether blocks that can be read only once are processed as they arrive, by `_fit_rows_passing`."""
 
     def fit_blocks(
         self,
@@ -233,11 +219,15 @@ class TakesRowBlocks(_TakesBlocks):
             if items is None and self._passes_once:
                 self._fit_rows_passing(passing, names, labels, n_samples, prefetch)
                 return self
-            with self._again_and_again(blocks, items, passing, prefetch) as (kept, facts, matrix):
+            with _again_and_again(blocks, items, passing, prefetch, "rows", self.client) as (kept, facts, matrix):
                 target, weight, labels = self._target_of(facts, matrix, labels)
                 of_columns = _named(names, names_of_rows(facts), facts[0].breadth)
                 found = BlockMatrix(kept, "rows", facts, target, weight, of_columns, None, matrix)
-                self._fit_again_and_again(found, prefetch, labels)
+                found.read_ahead(prefetch, self.client)
+                with closing(found):
+                    self._fit_opened(found)
+        if labels is not None:
+            self.classes_ = labels
         return self
 
     def _target_of(
@@ -254,7 +244,7 @@ class TakesRowBlocks(_TakesBlocks):
         if y is None:
             raise DataError("requires y to be passed, but the target y is None", "block 0", "pass (X, y) tuples")
         refuse_non_finite_target(y)
-        coded, labels = self._coded(y, labels, is_first=True)
+        coded, labels = self._coded(y, labels)
         target = as_column(coded, sum(block.length for block in facts), "y")
         weight = joined([block.weight for block in facts], "weight")
         return target, weights_of(weight, len(target)), labels

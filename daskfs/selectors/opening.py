@@ -1,9 +1,10 @@
-"""The first step of a fit: the user's data as a matrix, the loss settled by its target, and the run."""
+"""The first step of a fit: the user's data as a matrix, and a classifier's labels as codes."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,183 +13,192 @@ from typing import Any
 import numpy as np
 from pandas import unique
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from daskfs import errors
-from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.cluster.workers import Workers
-from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
+from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind
 from daskfs.matrix.arrays import ArrayMatrix, as_column
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.target import are_texts, kind_of, kind_of_target
-from daskfs.selectors.inputs import (
-    check_width,
-    codes_of,
-    ingested,
-    is_lazy,
-    is_matrix,
-    labels_of,
-    refuse_a_name_twice,
-    refuse_non_finite_target,
-    seed_of,
-)
-from daskfs.selectors.predicting import Predicts
-from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.inputs import check_width, is_lazy, is_matrix, refuse_non_finite_target, seed_of
+from daskfs.selectors.predicting import FittedColumns
 from daskfs.selectors.tables import begun, ingested_table
 from daskfs.sources.in_memory import has_more_than_numbers, is_table, read_once
-from daskfs.watching.base import Progress
 
 DataError = errors.DataError.about("shapes")
 
 
-class Opens(Predicts):
-    """Reads arrays, tables, stores and Dask collections as matrices."""
+class Input:
+    """The user's data, checked. The target's `kind` decides on the loss; then they can be `opened` as a matrix.
 
-    random_state: Any
+    Parameters
+    ----------
+    X, y, sample_weight : as in `BaseSelector.fit`
+    loss : str
+        Its name, or "auto".
+    schema : as in `BaseSelector`
+    columns : FittedColumns or None
+        Those of the fit so far; None: X is the first data.
+    check : callable
+        scikit-learn's `validate_data` for this estimator; only used for numbers in memory.
 
-    def _setting(self, name: str) -> Any:
-        """Return a setting for running a fit: `client`, `memory_limit`, `schema` or `verbose`."""
-        return getattr(self, name)
+    Raises
+    ------
+    DataError
+        X is a path, values are not finite, or the target is given twice or not at all.
+    """
 
-    @contextmanager
-    def _opened(
-        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None = None, is_first: bool = True
-    ) -> Iterator[tuple[Matrix, np.ndarray | None]]:
-        """Yield the user's data as a matrix, for as long as it is needed.
-
-        Parameters
-        ----------
-        X, y, sample_weight : as in `fit`
-        labels : ndarray of shape (n_classes,), optional
-            Labels of a classifier, if already known; else those of `y`.
-        is_first : bool
-            Take the number and names of the features from X; if False, check them against the fitted ones.
-
-        Yields
-        ------
-        matrix : Matrix
-            A classifier's labels in memory are replaced by their numbers 0, 1, ...
-        labels : ndarray of shape (n_classes,), or None
-            The labels with these numbers, ascending.
-
-        Raises
-        ------
-        DataError
-            X is a path, values are not finite, or the target is given twice or not at all.
-        """
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        loss: str,
+        schema: Any,
+        columns: FittedColumns | None,
+        check: Callable[..., tuple[Any, np.ndarray]],
+    ) -> None:
         if isinstance(X, (str, PathLike)):
             remedy = "use open_store(path) for a feature store, or ingest(path, store, target=...) for a file"
             raise DataError(f"expected data, found a path, {str(X)!r}", "X", remedy)
-        X = read_once(X)
-        if is_matrix(X):
+        self.X, self.y, self.weight = read_once(X), y, sample_weight
+        self.target, self.loss, self.schema, self.columns = y, loss, schema, columns
+        if is_matrix(self.X):
             if y is not None or sample_weight is not None:
                 raise DataError("a store has its own target and weights", "fit", "use fit(store), without y or weights")
-            if is_first:
-                self._settle_loss(kind_of_target(X))
-            else:
-                check_width(X.shape[1], self._n_columns)
-            yield X, None
+            if columns is not None:
+                check_width(self.X.shape[1], columns.n_columns)
             return
-        schema, name, self._table_notes = self._setting("schema"), type(self).__name__, ()
-        if is_first:
-            is_encoded = is_table(X) and (schema is not None or has_more_than_numbers(X))
+        if columns is None:
+            self.is_encoded = is_table(self.X) and (schema is not None or has_more_than_numbers(self.X))
         else:
-            is_encoded = self.encoder_ is not None  # if the table of the fit was encoded
-        if is_lazy(X):
-            coded, labels = self._coded(y, labels, is_first)
-            with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
-                into = Path(folder) / "fit.zarr", seed_of(self.random_state)
-                if is_encoded:
-                    table, self._table_notes = ingested_table(X, coded, sample_weight, schema, y, name, *into)
-                    yield table, labels
-                else:
-                    yield ingested(X, coded, sample_weight, *into), labels
+            self.is_encoded = columns.encoder is not None  # if the table of the fit was encoded
+        if y is None and (self.is_encoded or is_lazy(self.X)):
+            raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
+        if is_lazy(self.X):
             return
         refuse_non_finite_target(y)
-        has_texts = are_texts(y)
-        if is_encoded:
-            if y is None:
-                raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
-            column = column_or_1d(y, warn=True)
+        if self.is_encoded:
+            self.target = column_or_1d(y, warn=True)
         else:
-            refuse_a_name_twice(X)
-            X, column = validate_data(
-                self,
-                X,
+            if is_table(self.X):
+                names = self.X.column_names if hasattr(self.X, "column_names") else self.X.columns
+                for name, n_columns in Counter(names).items():
+                    if n_columns > 1:
+                        raise DataError(f"two columns are called {name!r}", "X", "rename one of them")
+            self.X, self.target = check(
+                self.X,
                 y,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 ensure_all_finite=False,  # ArrayMatrix reports the column and the row
                 ensure_min_samples=2,
-                y_numeric=not has_texts and self.loss not in (name for name in LOSSES if LOSSES[name].is_classifier),
-                reset=is_first,
+                y_numeric=not are_texts(y) and not (loss in LOSSES and LOSSES[loss].is_classifier),
             )
-        coded, labels = self._coded(column, labels, is_first, has_texts)
-        weight = None
         if sample_weight is not None:
-            weight = as_column(sample_weight, len(column), "weight")
-            if not weight.any():
+            self.weight = as_column(sample_weight, len(self.target), "weight")
+            if not self.weight.any():
                 raise DataError("every weight is zero", "sample_weight", "give at least one row a positive weight")
-        if not is_encoded:
-            yield ArrayMatrix(X, coded, weight, getattr(self, "feature_names_in_", None)), labels
-        elif is_first:
-            matrix, self._table_notes = begun(X, y, weight, schema, coded, name)
-            yield matrix, labels
+
+    def kind(self, labels: np.ndarray | None) -> TargetKind:
+        """Return the kind of the target; see `kind_of_labels`."""
+        if is_matrix(self.X):
+            return kind_of_target(self.X)
+        return kind_of_labels(self.y if are_texts(self.y) else self.target, self.loss, labels)
+
+    @contextmanager
+    def opened(
+        self, loss: Loss, labels: np.ndarray | None, names: np.ndarray | None, random_state: Any, method: str
+    ) -> Iterator[tuple[Matrix, np.ndarray | None, list[str]]]:
+        """Yield the matrix, for as long as it is needed, the labels as in `coded`, and notes on a table's schema."""
+        X, y, weight, schema = self.X, self.y, self.weight, self.schema
+        if is_matrix(X):
+            yield X, None, []
+            return
+        codes, labels = coded(self.target, loss, labels)
+        if is_lazy(X):
+            with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
+                into = Path(folder) / "fit.zarr", seed_of(random_state)
+                if self.is_encoded:
+                    table, notes = ingested_table(X, codes, weight, schema, y, method, *into)
+                    yield table, labels, notes
+                else:
+                    yield _ingested(X, codes, weight, *into), labels, []
+        elif not self.is_encoded:
+            yield ArrayMatrix(X, codes, weight, names), labels, []
+        elif self.columns is None:
+            matrix, notes = begun(X, y, weight, schema, codes, method)
+            yield matrix, labels, notes
         else:
-            values = self._columns_of(X, np.arange(self._n_columns), self.encoder_)
-            columns = [one for one, (start, stop) in self.encoder_.spans.items() for _ in range(start, stop)]
-            names = self.encoder_.feature_names
-            yield ArrayMatrix(values, coded, weight, names, table_columns=np.array(columns)), labels
+            values, encoder = self.columns.encoded(X, np.arange(self.columns.n_columns)), self.columns.encoder
+            of_table = [one for one, (start, stop) in encoder.spans.items() for _ in range(start, stop)]
+            matrix = ArrayMatrix(values, codes, weight, encoder.feature_names, table_columns=np.array(of_table))
+            yield matrix, labels, []
 
-    def _coded(
-        self, y: Any, labels: np.ndarray | None, is_first: bool, has_texts: bool | None = None
-    ) -> tuple[Any, np.ndarray | None]:
-        """Settle the loss for a target; return the target, with labels replaced by their numbers, and the labels.
 
-        Parameters
-        ----------
-        y : array-like of shape (n_samples,)
-            May be lazy; it is computed for a classifier.
-        labels : ndarray of shape (n_classes,), optional
-            If they are already known.
-        is_first : bool
-            If False, the loss is that of the fit so far.
-        has_texts : bool, optional
-            Whether the target was given as texts or categories.
-        """
-        if y is None:
-            return None, labels
-        if is_first:
-            if labels is not None:
-                kind = TargetKind(len(labels), is_declared=True)
-            elif are_texts(y) if has_texts is None else has_texts:
-                texts = unique(np.asarray(y).ravel())
-                if len(texts) and isinstance(texts[0], str):
-                    from daskfs.sources.sniffing import refuse_numbers_as_classes
+def kind_of_labels(y: Any, loss: str, labels: np.ndarray | None) -> TargetKind:
+    """Return the kind of a target that is not in a matrix, as far as the loss, a name or "auto", depends on it.
 
-                    refuse_numbers_as_classes(texts.tolist(), len(y), "y")
-                kind = TargetKind(len(texts), is_declared=True)
-            else:
-                kind = kind_of(np.asarray(y).ravel()) if self.loss == AUTO else PLAIN_NUMBERS
-            self._settle_loss(kind)
-        elif self.loss != AUTO:
-            self.loss_ = self.loss
-        if not find_loss(self.loss_).is_classifier:
-            return y, None
-        y = np.asarray(y)
-        check_classification_targets(y)
-        labels = labels_of(y) if labels is None else labels
-        return codes_of(y, labels), labels
+    A lazy target is computed if its values decide. `labels` are those of a classifier if they are already known.
+    """
+    if labels is not None:
+        return TargetKind(len(labels), is_declared=True)
+    if are_texts(y):
+        texts = unique(np.asarray(y).ravel())
+        if len(texts) and isinstance(texts[0], str):
+            from daskfs.sources.sniffing import refuse_numbers_as_classes
 
-    def _run(
-        self,
-        matrix: Matrix,
-        workers: Workers | None = None,
-        progress: Progress | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> Run:
-        """Return the run of one fit, by default on ``client``."""
-        limit = self._setting("memory_limit")
-        limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
-        workers = workers_of(self._setting("client")) if workers is None else workers
-        return Run(matrix, self.method, workers, progress, checkpoint, limit)
+            refuse_numbers_as_classes(texts.tolist(), len(y), "y")
+        return TargetKind(len(texts), is_declared=True)
+    return kind_of(np.asarray(y).ravel()) if loss == AUTO else PLAIN_NUMBERS
+
+
+def coded(y: Any, loss: Loss, labels: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+    """Return a target with its labels, ascending, replaced by their codes, and the labels; numbers as they are.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        May be lazy; it is computed for a classifier.
+    loss : Loss
+    labels : ndarray of shape (n_classes,), optional
+        If they are already known.
+
+    Raises
+    ------
+    DataError
+        There is only one label, or one that is not known.
+    """
+    if not loss.is_classifier:
+        return y, None
+    y = np.asarray(y)
+    check_classification_targets(y)
+    if labels is None:
+        labels = np.unique(y)
+        if len(labels) < 2:
+            only = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
+            raise DataError(f"expected two classes, found one class ({only!r})", "y", "check the target")
+    codes = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+    unknown = np.flatnonzero(labels[codes] != y)
+    if len(unknown):
+        row = int(unknown[0])
+        raise DataError(
+            f"expected one of {labels.tolist()}, found {y[row]!r}", f"y, row {row}", "pass classes= with the first rows"
+        )
+    return codes, labels
+
+
+def _ingested(X: Any, y: Any, sample_weight: Any, path: Path, seed: int | None) -> Matrix:
+    """Return a Dask collection and its target as a store at a path."""
+    from daskfs.sources.ingest import ingest
+
+    dtypes = list(X.dtypes) if hasattr(X, "columns") else [X.dtype]
+    for j, dtype in enumerate(dtypes):
+        if getattr(dtype, "kind", "O") not in "buif":
+            name = X.columns[j] if hasattr(X, "columns") else "X"
+            raise DataError(f"expected numbers, found {dtype}", f"column {name!r}", "ingest the data to encode text")
+    is_single = all(isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32) for dtype in dtypes)
+    store: Matrix = ingest(
+        X, path, y=y, weight=sample_weight, dtype="float32" if is_single else "float64", random_state=seed
+    )
+    return store

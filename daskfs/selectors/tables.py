@@ -51,8 +51,6 @@ def sources_of(
     from daskfs.sources.table_schema import load_table_schema
     from daskfs.sources.undeclared import said, schema_of
 
-    if y is None:
-        raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
     header = _names_of(X)
     target, notes = target_name(y, header), []
     if schema is None or schema == INFER:
@@ -178,7 +176,7 @@ def encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: Any = No
 
     if not is_table(X):
         X = _as_frame(X, names)
-    out = np.empty((_n_rows(X), len(features)))
+    out = np.empty((int(X.num_rows if hasattr(X, "num_rows") else len(X)), len(features)))
     if not out.size:
         return out
     table = AppliedTable(encoder, as_source(X), features)  # type: ignore[arg-type]
@@ -187,10 +185,6 @@ def encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: Any = No
     for note in table.notes:
         warn(note, SelectionWarning)
     return out
-
-
-def _n_rows(X: Any) -> int:
-    return int(X.num_rows if hasattr(X, "num_rows") else len(X))
 
 
 def _as_frame(X: Any, names: Any) -> Any:

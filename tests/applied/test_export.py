@@ -15,6 +15,7 @@ from daskfs.applied.rows import Columns
 from daskfs.errors import ConfigError
 from daskfs.feature_maps.product_features import ProductFeatures
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.resulting import Selection
 from daskfs.sources.registry import as_source
 from tests.applied.test_apply import COLUMNS, messy, run_of
 from tests.refusals import refused
@@ -49,7 +50,7 @@ def model_of(frame, columns, loss="squared", labels=None, n_classes=1, made=None
     if made is None:
         selector._set_selection(np.arange(len(names)), rng.random(k), coef, intercept)
     else:
-        selector._set_made(made, rng.random(k), coef, intercept)
+        selector._selection = Selection.of_made(len(names), made, rng.random(k), coef, intercept)
     used = selector.predictor().columns
     chosen = Columns(used, [names[j] for j in used], len(names), "float32", False)
     return Model.of(selector, chosen, source.encoder, target="y", labels=labels)

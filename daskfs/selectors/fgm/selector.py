@@ -86,6 +86,7 @@ from daskfs.selectors.fgm.standardising import Scaling, column_moments
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import columns_of, seed_of
+from daskfs.selectors.resulting import Selection
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import BLOCK_VALUES, MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -461,7 +462,7 @@ class FGM(SelectsGroups):
         scores = np.abs(standardised[0]) if len(coef) == 1 else np.sqrt((standardised**2).sum(axis=0))
         fit = (scores, coef[0], intercept[0]) if len(coef) == 1 else (scores, coef, intercept)
         if isinstance(passes.candidates, ImplicitColumns):
-            self._set_made(passes.candidates.implicit.made(features), *fit)
+            self._selection = Selection.of_made(self._n_columns, passes.candidates.implicit.made(features), *fit)
         else:
             self._set_selection(features, *fit)
             is_free = ~np.isin(self.selected_, included)

@@ -27,6 +27,7 @@ from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLe
 from daskfs.selectors.mission.plan import n_surveyed, plan_mission, with_blocks_of_source
 from daskfs.selectors.mission.stream import Learner, Passage, Tell, reporter
 from daskfs.selectors.mission.variants import restored
+from daskfs.selectors.opening import coded
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
@@ -195,7 +196,7 @@ class LearnsFromStreams(KeepsModels):
         if before is None:
             head = source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)
             first = self._first_of(head, _n_surveyed_of_source)
-            _, labels = self._coded(np.concatenate([block.y for block in first]), labels, is_first=True)
+            _, labels = self._coded(np.concatenate([block.y for block in first]), labels)
             rows = PassingEntries((self._with_codes(block, labels) for block in first), source)
             rows.holds = True
             fit = self._surveyed(rows, labels)
@@ -263,7 +264,7 @@ class LearnsFromStreams(KeepsModels):
             first = self._first_of(blocks, n_wanted_of)
             y = np.concatenate([np.asarray(block.y) for block in first])
             refuse_non_finite_target(y)
-            _, labels = self._coded(y[: n_wanted_of(first[0])], labels, is_first=True)
+            _, labels = self._coded(y[: n_wanted_of(first[0])], labels)
             blocks = chain(first, blocks)
             del first
         else:
@@ -296,7 +297,7 @@ class LearnsFromStreams(KeepsModels):
     def _with_codes(self, block: Any, labels: np.ndarray | None) -> Any:
         """Return a block with a numeric target and checked weights."""
         n_rows = block.n_rows
-        y, _ = self._coded(block.y, labels, is_first=False)
+        y, _ = coded(block.y, self._loss, labels)
         return replace(block, y=as_column(y, n_rows, "y"), weight=weights_of(block.weight, n_rows))
 
     def _begin_stream(self, rows: Passing, labels: np.ndarray | None, passage: Passage) -> None:

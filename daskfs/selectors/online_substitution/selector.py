@@ -326,7 +326,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
                 raise DataError(problem, "partial_fit_features", "pass y=")
             self.check_parameters()
             self._refuse_second_look("columns come")
-            y, labels = self._coded(y, None, is_first=True)
+            y, labels = self._coded(y, None)
             first = ArrayMatrix(X, y, sample_weight, names)
             always = columns_of(self.always_include, first.shape[1], first.names, "always_include")
             self._arrivals = self._expect(first, labels)

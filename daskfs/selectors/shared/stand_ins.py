@@ -15,7 +15,7 @@ are summed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, fit_each_class, model_of
 from daskfs.selectors.shared.refit_on_block import Model, as_kernels_take_it, as_vector
 from daskfs.selectors.shared.run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 N_CANDIDATES, PIECE_NBYTES = 512, 16 << 20
 """Columns of a task, and bytes of them that it reads at once."""
@@ -60,27 +63,19 @@ class Swaps(Record):
         return Swaps(*(np.take_along_axis(one, order, 1) for one in (self.candidate, self.correlation, self.increase)))
 
 
-class StandIns(NamedTuple):
-    """Stand-ins of selected columns."""
-
-    swaps: Swaps
-    dropped: np.ndarray
-    """Rise of the mean loss without each, shape (n_selected,)."""
-    correlation: np.ndarray
-    """Correlations between selected columns, shape (n_selected, n_selected)."""
-
-
-def find_stand_ins(run: Run, columns: np.ndarray, loss: str, n_best: int) -> StandIns:
-    """Return the best stand-ins of some columns among all others.
+def stand_ins(run: Run, selected: np.ndarray, loss: str, n_best: int) -> pd.DataFrame:
+    """Return the best stand-ins of each selected column among all others as a table: see `BaseSelector.stand_ins`.
 
     Parameters
     ----------
     run : Run
-    columns : ndarray of shape (n_selected,), int64, ascending
+    selected : ndarray of shape (n_selected,), int64
     loss : str
     n_best : int
     """
-    n_features = run.matrix.shape[1]
+    from pandas import DataFrame
+
+    columns, n_features = np.sort(selected), run.matrix.shape[1]
     fits = fit_each_class(run, columns, loss, ridge=0.0)
     positives: list[float | None] = [None]
     if fits.classes is not None:
@@ -99,9 +94,20 @@ def find_stand_ins(run: Run, columns: np.ndarray, loss: str, n_best: int) -> Sta
     parts = [Candidates(str(j), slice(j, min(j + step, n_features))) for j in range(0, n_features, step)]
     shared = columns, tuple(models), np.array(inverses), n_best
     found = run.over(run.matrix, by="columns").map("stand-ins", best_swaps, parts, *shared)
-    names = ("candidate", "correlation", "increase")
-    together = Swaps(*(np.concatenate([getattr(one, name) for one in found], axis=1) for name in names))
-    return StandIns(together.best(n_best), dropped, correlation)
+    of_swaps = ("candidate", "correlation", "increase")
+    together = Swaps(*(np.concatenate([getattr(one, name) for one in found], axis=1) for name in of_swaps))
+    swaps = together.best(n_best)
+    names, bundle, lines = run.matrix.names, bundles(columns, swaps, correlation), list[tuple[Any, ...]]()
+    for k in np.searchsorted(columns, selected):
+        of_each = zip(swaps.candidate[k], swaps.correlation[k], swaps.increase[k], strict=True)
+        for j, alike, increase in of_each:
+            if j >= 0:
+                share = increase / dropped[k] if dropped[k] > 0.0 else np.nan
+                lines.append(
+                    (str(names[columns[k]]), str(names[int(j)]), int(j), alike, increase, share, int(bundle[k]))
+                )
+    heads = ("feature", "stand_in", "index", "correlation", "loss_increase", "share_lost", "bundle")
+    return DataFrame(lines, columns=list(heads))
 
 
 def _without(inverse: np.ndarray, model: Model) -> np.ndarray:
@@ -205,13 +211,15 @@ def _increases(sums: _Sums, r: int, inverse: np.ndarray, model: Model) -> np.nda
     return increases
 
 
-def bundles(columns: np.ndarray, found: StandIns) -> np.ndarray:
+def bundles(columns: np.ndarray, swaps: Swaps, correlation: np.ndarray) -> np.ndarray:
     """Return the bundle number of each selected column; a bundle has correlated columns or a stand-in in common.
 
     Parameters
     ----------
     columns : ndarray of shape (n_selected,), int64
-    found : StandIns
+    swaps : Swaps
+    correlation : ndarray of shape (n_selected, n_selected)
+        Correlations between selected columns.
 
     Returns
     -------
@@ -220,9 +228,9 @@ def bundles(columns: np.ndarray, found: StandIns) -> np.ndarray:
     """
     bundle, first_like = np.arange(len(columns)), dict[int, int]()
     for k in range(len(columns)):
-        like = set(np.flatnonzero(np.abs(found.correlation[k]) >= ALIKE).tolist())
-        for j, correlation in zip(found.swaps.candidate[k], found.swaps.correlation[k], strict=True):
-            if j >= 0 and abs(correlation) >= ALIKE:
+        like = set(np.flatnonzero(np.abs(correlation[k]) >= ALIKE).tolist())
+        for j, alike in zip(swaps.candidate[k], swaps.correlation[k], strict=True):
+            if j >= 0 and abs(alike) >= ALIKE:
                 like.add(first_like.setdefault(int(j), k))
         bundle[np.isin(bundle, bundle[list(like)])] = bundle[k]
     _, first, place = np.unique(bundle, return_index=True, return_inverse=True)
