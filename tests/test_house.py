@@ -58,7 +58,7 @@ DOORS = {  # library: the rooms or modules that may import it
     "sklearn": {"selectors", "baselines", "model_selection", "sources.sklearn_sets", "sources.sparse.ngrams"},
 }
 
-SYSTEMS = {path.parent.name for path in PACKAGE.glob("selectors/*/__init__.py")} - {"shared"}
+SYSTEMS = {path.parent.name for path in PACKAGE.glob("selectors/*/__init__.py")} - {"shared", "diagnostics"}
 
 INNER_FLOORS = {  # within a room, from the top down; packages and files not named here stand below these
     "selectors": [
@@ -67,7 +67,7 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
         {"from_blocks", "grouped"},
         {"base"},  # what every selector offers, from these parts
         {"fitted", "opening"},
-        {"predicting", "resulting"},
+        {"diagnostics", "predicting", "resulting"},
         {"shared"},
         {"inputs"},
     ],

@@ -2,7 +2,7 @@
 
     1. Draw a random part of the rows, and select features on them.
     2. Fit the loss on these features, without a ridge, on the other rows, which the selection has not seen.
-    3. Compute sandwich standard errors (`daskfs.selectors.shared.sandwich`) and intervals of the given level.
+    3. Compute sandwich standard errors (`daskfs.model_selection.sandwich`) and intervals of the given level.
 
 D. R. Cox (1975): A note on data-splitting for the evaluation of significance levels. Biometrika 62, 441-444. The rows
 of step 2 are independent of the selection, so the intervals are valid as for features given in advance, with any
@@ -23,6 +23,7 @@ from annotated_types import Gt, Lt
 from daskfs.errors import Caution, ConfigError, Suspicion
 from daskfs.matrix.split import in_whole_groups
 from daskfs.model_selection.base import MetaSelector
+from daskfs.model_selection.sandwich import robust_errors
 from daskfs.parameters import RowGroups
 from daskfs.result import TABLE_COLUMNS, SelectionResult, coefficient_norm
 from daskfs.selectors.base import SEPARATED
@@ -32,7 +33,6 @@ from daskfs.selectors.shared.refit import ClassFits, MeanLoss, fit_each_class
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import plan_samples
-from daskfs.selectors.shared.sandwich import robust_errors
 
 
 class SplitInference(MetaSelector):

@@ -44,10 +44,10 @@ from daskfs.metrics import (
 from daskfs.pipeline.predicting import linear_predictor
 from daskfs.result import SelectionResult, greatest_scores, parents_in
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.shared.remarks import MOST_FEATURES
+from daskfs.selectors.diagnostics.remarks import MOST_FEATURES
+from daskfs.selectors.diagnostics.signal_beyond import signal_beyond
 from daskfs.selectors.shared.responses import sigmoid
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.signal_beyond import signal_beyond
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore
 from daskfs.version import __version__

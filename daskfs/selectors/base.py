@@ -51,10 +51,13 @@ from daskfs.parameters import (
     parameters_of,
 )
 from daskfs.result import SelectionResult
+from daskfs.selectors.diagnostics.remarks import remarks_on
+from daskfs.selectors.diagnostics.signal_beyond import SignalBeyond, signal_beyond
+from daskfs.selectors.diagnostics.stand_ins import stand_ins
 from daskfs.selectors.fitted import Fitted
 from daskfs.selectors.inputs import check_width, columns_of, is_lazy, is_matrix, seed_of
 from daskfs.selectors.opening import Input, coded, kind_of_labels
-from daskfs.selectors.predicting import Composed, lazily
+from daskfs.selectors.predicting import lazily, respond
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.resulting import (
     NORMS,
@@ -75,13 +78,10 @@ from daskfs.selectors.shared.refit import (
     fit_each_size,
     refit_selected,
 )
-from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.samples import Recipe
-from daskfs.selectors.shared.signal_beyond import SignalBeyond, signal_beyond
-from daskfs.selectors.shared.stand_ins import stand_ins
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import say_compiling, shown
@@ -789,8 +789,8 @@ class BaseSelector(
         predictor, of_fit = self.predictor(), self._fitted_columns
         columns = predictor.columns
         if is_lazy(X):
-            of_row = np.broadcast_to(predictor.intercept, (1, *np.shape(predictor.intercept)))
-            return lazily(Composed(predictor, response), of_fit.lazy(X, columns), response(of_row))
+            of_row = np.full((1, *np.shape(predictor.intercept)), predictor.intercept)
+            return lazily(partial(respond, predictor, response), of_fit.lazy(X, columns), response(of_row))
         if is_matrix(X):
             check_width(X.shape[1], of_fit.n_columns)
             return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])

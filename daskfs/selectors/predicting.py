@@ -10,6 +10,7 @@ import numpy as np
 from daskfs import errors
 from daskfs.selectors.inputs import check_width
 from daskfs.selectors.predictor import LinearPredictor
+from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.tables import encoded, lazily_encoded, raw_encoder
 from daskfs.sources.in_memory import is_table
 
@@ -63,15 +64,9 @@ class FittedColumns(NamedTuple):
         return X[[X.columns[found.index(name)] for name in self.names[columns]]]
 
 
-class Composed(NamedTuple):
-    """A response to the linear predictor, as a function of blocks of its columns."""
-
-    predictor: LinearPredictor
-    response: Callable[[Any], Any]
-
-    def __call__(self, X: np.ndarray) -> Any:
-        """Return the response for each row."""
-        return self.response(self.predictor(X))
+def respond(predictor: LinearPredictor, response: Response, X: np.ndarray) -> Any:
+    """Return the response to the linear predictor of each row of a block."""
+    return response(predictor(X))
 
 
 def lazily(function: Callable[[np.ndarray], Any], X: Any, of_row: np.ndarray, names: np.ndarray | None = None) -> Any:

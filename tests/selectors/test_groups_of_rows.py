@@ -16,9 +16,9 @@ from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.facts import facts_of
 from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
+from daskfs.selectors.diagnostics.signal_beyond import signal_beyond
 from daskfs.selectors.shared.cross_validation import folds_of
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.signal_beyond import signal_beyond
 from tests.refusals import refused
 
 N_FAMILIES, SIZE, P = 60, 5, 40

@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from daskfs import FGM, Message, OnlineSubstitution, ingest
 from daskfs.errors import ConfigError
-from daskfs.selectors.shared import signal_beyond as beyond
+from daskfs.selectors.diagnostics import signal_beyond as beyond
 from tests.refusals import refused
 
 
@@ -85,7 +85,7 @@ def test_features_that_are_alike_are_one_bundle():
 def test_features_of_a_map_have_none():
     X, y = data(200, 10)
     selector = FGM(2, feature_map="pairs").fit(X[:, :8], y)
-    with refused(ConfigError, "parameters", at="stand_ins", naming=["stand"]):
+    with refused(ConfigError, "parameters", at="stand_ins", naming=["map"]):
         selector.stand_ins(X[:, :8], y)
     with refused(ConfigError, "parameters", at="signal_beyond", naming=["map"]):
         selector.signal_beyond(X[:, :8], y)

@@ -25,9 +25,9 @@ import numpy as np
 
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.split import folds_of_groups
+from daskfs.selectors.diagnostics.stand_ins import Candidates
 from daskfs.selectors.shared.refit_on_block import as_vector
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.stand_ins import Candidates
 
 N_ROWS, N_BUCKETS, N_COLUMNS, N_FOLDS = 2_000, 8_192, 1_024, 5
 STRENGTHS = 10.0 ** np.arange(-3.0, 4.01, 0.5)
