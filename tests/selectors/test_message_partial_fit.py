@@ -7,6 +7,7 @@ import pickle
 import warnings
 import weakref
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -199,6 +200,22 @@ def test_a_store_is_read_again_where_that_is_needed(tmp_path):
     assert "had to read the selected columns again" in selector.result_.notes[0]
     again = pickle.loads(pickle.dumps(selector)).partial_fit(stores[1])
     assert again.n_subsets_ == 8
+
+
+@pytest.mark.parametrize("given", ["dask", "store that is gone"])
+def test_a_pickled_selector_loads_where_its_rows_are_no_more(problem, tmp_path, given):
+    X, y = problem[0], targets("squared", problem[0])
+    selector = Message(n_subsets=3)
+    if given == "dask":  # written to a temporary store
+        selector.fit(da.from_array(X, chunks=(300, -1)), da.from_array(y, chunks=300))
+        pickled = pickle.dumps(selector)
+    else:
+        selector.fit(ingest(X, tmp_path / "a.zarr", y=y))
+        pickled = pickle.dumps(selector)
+        (tmp_path / "a.zarr").rename(tmp_path / "b.zarr")
+    again = pickle.loads(pickled)
+    np.testing.assert_array_equal(again.predict(X), selector.predict(X))
+    assert again.partial_fit(X, y).n_subsets_ == 6
 
 
 def test_labels_may_be_named_before_they_are_seen(problem):

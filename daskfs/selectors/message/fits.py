@@ -7,8 +7,10 @@ equations of the subsets, a few kilobytes each, add up to those of all rows.
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from daskfs import errors
+from daskfs.errors import DaskfsError
 from daskfs.kernels.glm.softmax import centred, is_large
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.linalg import minimum_norm, solve_each
@@ -55,7 +58,16 @@ class Part:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave arrays in memory out: a pickled selector is small."""
-        return vars(self.without_arrays())
+        kept = self.without_arrays().matrix
+        return {**vars(self), "matrix": None if kept is None else pickle.dumps(kept)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Open the rows again where they still are: a pickled selector also predicts where its store is not."""
+        matrix = None
+        if state["matrix"] is not None:
+            with suppress(DaskfsError):
+                matrix = pickle.loads(state["matrix"])
+        vars(self).update({**state, "matrix": matrix})
 
     def without_arrays(self) -> Part:
         """Return the part without its matrix, if that holds arrays in memory."""
