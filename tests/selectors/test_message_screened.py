@@ -9,10 +9,12 @@ import pytest
 
 from daskfs import Message
 from daskfs.errors import PlanError
+from daskfs.kernels.lasso.from_gram import lasso_path_from_gram
 from daskfs.kernels.lasso.path import lasso_path
 from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Moments
 from daskfs.selectors.message import screened
-from daskfs.selectors.message.screened import screened_path
+from daskfs.selectors.message.screened import Near, Point, StandardisedColumns, _may_enter, screened_path
 from daskfs.sources.genotype_matrix import GenotypeMatrix
 from daskfs.sources.plink import PlinkSource
 from tests.genotype_files import write_phenotypes, write_plink
@@ -93,6 +95,39 @@ def test_columns_that_come_near_between_two_passes_join(matrix, step, monkeypatc
     monkeypatch.setattr(screened, "STEP", step)
     monkeypatch.setattr(screened, "SLOPE", -0.9)  # near are only columns that are about to enter
     assert_same_path(*both_paths(matrix))
+
+
+def test_a_column_joins_that_exceeds_the_penalty_only_between_two_passes():
+    """Its derivative is below λ at both ends, since it loses to two columns that it resembles and fits y badly."""
+    rng = np.random.default_rng(0)
+    z = np.linalg.qr(np.column_stack([np.ones(200), rng.standard_normal((200, 4))]))[0][:, 1:] * np.sqrt(
+        200.0
+    )  # centred, orthogonal, variance 1
+    tempting = 0.65 * (z[:, 1] + z[:, 2]) + np.sqrt(1.0 - 2.0 * 0.65**2) * z[:, 3]
+    X, y = np.column_stack([z[:, :3], tempting]), z[:, :4] @ [1.5, 1.0, 1.0, -0.5]
+    every = StandardisedColumns(WithProducts(X, y), y, np.ones(200), None)
+    m, near = every.moments, np.arange(3)
+    near = Near(near, near, every.gram(near, near))
+    of_near = m._replace(mean=m.mean[:3], scale=m.scale[:3], cross=m.cross[:3])
+    path, _ = lasso_path_from_gram(of_near, near.features, near.gram, penalty=0.0, patience=None, lowest=0.5)
+    nothing = np.empty(0)
+    start = Point(1.5, nothing.astype(np.int64), nothing, m.cross)
+    end = Point(path.lambdas[-1], path.entered, path.coef[-1], every.derivatives(path.entered, path.coef[-1]))
+    assert abs(start.derivatives[3]) < start.lam
+    assert abs(end.derivatives[3]) < end.lam
+    assert end.lam == pytest.approx(0.5)
+    assert list(np.flatnonzero(_may_enter(path, near, start, end, np.ones(4, dtype=bool)))) == [3]
+
+
+class WithProducts(ArrayMatrix):
+    """An array with the products of genotype files."""
+
+    def column_products(self, columns, vectors):
+        return vectors @ self.read(slice(None), columns)
+
+    def column_moments(self, columns, weight):
+        X = self.read(slice(None), columns)
+        return Moments(X.mean(axis=0), X.std(axis=0), X.min(axis=0), X.max(axis=0))
 
 
 def test_a_path_with_too_many_knots_follows_the_grid(matrix, monkeypatch):
