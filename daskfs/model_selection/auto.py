@@ -41,6 +41,7 @@ methods stay within the memory limit; a note names methods that were left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -310,8 +311,12 @@ class Auto(BaseSelector):
         lasso, ridge = ShrunkLasso(loss=self.loss_), RidgeElimination(loss=self.loss_)
         for selector in (lasso, ridge):
             selector.loss_, selector._loss_note = self.loss_, self._loss_note
-        made += [Lassos(lasso, []), Ridges(ridge, ridge.sizes_of(shape.n_features))]
-        return [*made, Trees(ridge, [])] if Trees.takes(shape) else made
+        return [*made, Lassos(lasso, []), Ridges(ridge, ridge.sizes_of(shape.n_features))]
+
+    def _checks(self, contenders: Sequence[Contender], shape: DataShape) -> list[Trees]:
+        """Return the check by boosted trees, if data that may be compared with all columns allow it."""
+        ridges = [one.selector for one in contenders if isinstance(one, Ridges)]
+        return [Trees(one, []) for one in ridges if Trees.takes(shape)]
 
     def _maps(self, shape: DataShape, limits: Limits) -> list[Contender]:
         """Return FGM over the feature maps whose gain is reported if trees are better."""
@@ -332,9 +337,8 @@ class Auto(BaseSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if contenders := self._contenders(shape):
-            return plan_all(
-                contenders, replace(shape, n_classes=self._n_classes), limits, N_FOLDS * n_repeats(shape.n_samples)
-            )
+            n_folds, checks = N_FOLDS * n_repeats(shape.n_samples), self._checks(contenders, shape)
+            return plan_all(contenders, replace(shape, n_classes=self._n_classes), limits, n_folds, checks)
         _, choice, plan = self._recommended(shape, limits)
         work = None if plan.work is None else replace(plan.work, method=choice.method)
         return replace(plan, work=work, text=f"auto: {choice.method}, for {choice.why}; {plan.text}")
@@ -367,8 +371,9 @@ class Auto(BaseSelector):
         is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
         folds = folds_of(rows.matrix, is_classifier, N_FOLDS, rows.matrix.declared_groups, "random", seed, n_draws)
         metric = default_metric(self.loss_)
-        found = compare(rows, [one for one in kept if not isinstance(one, Trees)], folds, metric)
-        trees = compare(rows, [one for one in kept if isinstance(one, Trees)], folds, metric)
+        found = compare(rows, kept, folds, metric)
+        checks = [one for one in self._checks(contenders, shape) if one.keeps(shape, rows.limits)]
+        trees = compare(rows, checks, folds, metric)
         best, *_ = places = ranked(found)
         sizes = by_size(places)
         wanted = [best] if self.goal == "prediction" else fewest(sizes, best, n_features)

@@ -314,8 +314,10 @@ def history_of(sizes: Sequence[Place], taken: Place, best: Place) -> dict[str, n
     }
 
 
-def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
-    """Return the plan of all contenders that stay within the limits, run one at a time.
+def plan_all(
+    contenders: Sequence[Contender], shape: DataShape, limits: Limits, n_folds: int, checks: Sequence[Contender] = ()
+) -> SelectorPlan:
+    """Return the plan of all contenders that stay within the limits, and of the checks that do, run one at a time.
 
     Raises
     ------
@@ -334,12 +336,13 @@ def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, 
     text = f"auto: {listed(list(plans))} compared by cross-validation in {n_folds} folds"
     if refused:
         text += f"; {len(refused)} more would exceed the memory limit"
+    every = [*plans.values(), *(one.plan(shape, limits, n_folds) for one in checks if one.keeps(shape, limits))]
     return SelectorPlan(
-        n_tasks=sum(plan.n_tasks for plan in plans.values()),
-        n_passes=sum(plan.n_passes for plan in plans.values()),
-        read_nbytes=sum(plan.read_nbytes for plan in plans.values()),
-        task=max((plan.task for plan in plans.values()), key=lambda budget: budget.nbytes),
-        client=max((plan.client for plan in plans.values()), key=lambda budget: budget.nbytes),
+        n_tasks=sum(plan.n_tasks for plan in every),
+        n_passes=sum(plan.n_passes for plan in every),
+        read_nbytes=sum(plan.read_nbytes for plan in every),
+        task=max((plan.task for plan in every), key=lambda budget: budget.nbytes),
+        client=max((plan.client for plan in every), key=lambda budget: budget.nbytes),
         text=f"{text}; {first.text}",
         in_client=first.in_client,
     )
