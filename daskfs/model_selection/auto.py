@@ -337,8 +337,8 @@ class Auto(BaseSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if contenders := self._contenders(shape):
-            n_folds, checks = N_FOLDS * n_repeats(shape.n_samples), self._checks(contenders, shape)
-            return plan_all(contenders, replace(shape, n_classes=self._n_classes), limits, n_folds, checks)
+            shape, n_folds = replace(shape, n_classes=self._n_classes), N_FOLDS * n_repeats(shape.n_samples)
+            return plan_all(contenders, shape, limits, n_folds, self._checks(contenders, shape))
         _, choice, plan = self._recommended(shape, limits)
         work = None if plan.work is None else replace(plan.work, method=choice.method)
         return replace(plan, work=work, text=f"auto: {choice.method}, for {choice.why}; {plan.text}")

@@ -28,6 +28,8 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import on_samples
 
 FEWEST_ROWS, MOST_ROWS, MOST_COLUMNS, LEAVES = 200, 2_000, 100, 8
+MOST_CLASSES = 10
+"""Each class has a hundred trees of its own."""
 READ_VALUES = 1 << 17
 """Number of values that are read together."""
 TREES_NBYTES = 32 << 20
@@ -46,8 +48,9 @@ class Trees(Contender):
 
     @staticmethod
     def takes(shape: DataShape) -> bool:
-        """Return whether the data are dense, have enough rows, and columns that are quickly read for a sample."""
-        return shape.n_entries is None and shape.n_samples >= FEWEST_ROWS and shape.n_features <= 1 << 14
+        """Return whether the data are dense, with enough rows, few classes, and columns quickly read for a sample."""
+        is_small = shape.n_features <= 1 << 14 and shape.n_classes <= MOST_CLASSES
+        return is_small and shape.n_entries is None and shape.n_samples >= FEWEST_ROWS
 
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
         """Return the plan of its fits in all folds."""
@@ -95,8 +98,8 @@ def trees(selector: RidgeElimination, run: Run) -> FittedPath:
             shares[:, model.classes_] = np.clip(np.concatenate(parts), 1e-15, 1.0 - 1e-15)
             yield selector, np.log(shares) - np.log1p(-shares)
         else:
-            told = model.decision_function if selector.is_logistic else model.predict
-            yield selector, np.concatenate([told(block) for block in blocks])
+            respond = model.decision_function if selector.is_logistic else model.predict
+            yield selector, np.concatenate([respond(block) for block in blocks])
 
     return FittedPath(predict)
 

@@ -107,7 +107,7 @@ class AppliedTable(TableSource):
         survey.moments = {name: _moments(mean) for name, mean in encoder.means.items()}
         self.columns = {name: _kept(column) for name, column in needed.items()}  # not learnt from these rows
         self.encoders = {
-            name: one.of_other_rows(lets_missing=name in self._void_without, unseen=unseen)
+            name: one.for_new_rows(missing_to_zero=name in self._void_without, unseen=unseen)
             for name, one in known.items()
         }
         self._survey = survey
@@ -198,7 +198,7 @@ class AppliedTable(TableSource):
         if column.resolved_encoding in ("number", "standardised", "log_bins"):
             return self._numbers(name, values) if is_text else values
         if encoder is not None:
-            values = encoder.spelt(values)
+            values = encoder.booleans_as_text(values)
         if column.resolved_encoding == "category" and pa.types.is_floating(values.type):
             whole = pc.if_else(pc.equal(values, pc.floor(values)), True, False)
             if pc.all(pc.fill_null(whole, True)).as_py():  # integer codes, stored as floats because some are missing
@@ -228,7 +228,7 @@ class AppliedTable(TableSource):
                 return numbers_in(pc.cast(texts, pa.string()), layout)
             return _floats(values)
         lenient = dataclasses.replace(encoder, unseen="zero", missing="zero")
-        codes = lenient.codes(encoder.spelt(values)).astype(float)
+        codes = lenient.codes(encoder.booleans_as_text(values)).astype(float)
         return np.where(codes < 0, np.nan, codes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,8 +116,15 @@ def test_a_sample_has_few_training_rows_of_the_first_draw_and_all_rows_to_test()
 
 
 @pytest.mark.parametrize(
-    ("n", "p", "n_entries", "is_taken"),
-    [(500, 30, None, True), (199, 30, None, False), (500, 30, 900, False), (500, 1 << 15, None, False)],
+    ("changes", "is_taken"),
+    [
+        ({}, True),
+        ({"n_samples": 199}, False),
+        ({"n_entries": 900}, False),
+        ({"n_features": 1 << 15}, False),
+        ({"n_classes": 10}, True),
+        ({"n_classes": 900}, False),  # a hundred trees for each
+    ],
 )
-def test_trees_are_for_dense_data_of_enough_rows_and_not_too_many_columns(n, p, n_entries, is_taken):
-    assert Trees.takes(DataShape(n, p, np.dtype(np.float32), n_entries=n_entries)) == is_taken
+def test_trees_are_for_dense_data_of_enough_rows_and_not_too_many_columns_or_classes(changes, is_taken):
+    assert Trees.takes(replace(DataShape(500, 30, np.dtype(np.float32)), **changes)) == is_taken

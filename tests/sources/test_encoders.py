@@ -56,8 +56,8 @@ def test_a_copy_for_other_rows_may_take_missing_values_as_zeros(encoding: str) -
     missing = pa.nulls(2, pa.float64() if encoding in ("number", "standardised") else pa.string())
     out = np.full((2, len(encoder.feature_names)), np.nan)
     with pytest.raises(BadValue):
-        encoder.of_other_rows(lets_missing=False).encode(missing, out)
-    encoder.of_other_rows(lets_missing=True).encode(missing, out)
+        encoder.for_new_rows(missing_to_zero=False).encode(missing, out)
+    encoder.for_new_rows(missing_to_zero=True).encode(missing, out)
     centre = -0.5 if encoding == "standardised" else 0.0  # (0 - mean) / std
     np.testing.assert_array_equal(out, centre)
 
@@ -77,7 +77,7 @@ def test_levels_that_the_fit_has_not_seen_are_counted_until_a_note_is_taken(
     unseen = {"category": {"unseen": "other"}, "date": {"unseen": "zero"}}.get(encoding, {})
     encoder = make_encoder("x", ColumnSchema.model_validate(schema | unseen), FACTS, [])
     encoder.encode(pa.array(values), np.empty((len(values), len(encoder.feature_names))))
-    copied = encoder.of_other_rows(lets_missing=False)
+    copied = encoder.for_new_rows(missing_to_zero=False)
     assert copied.n_unseen == 0
     assert encoder.take_note_of_unseen() == note
     assert encoder.take_note_of_unseen() is None

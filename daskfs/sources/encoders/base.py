@@ -147,21 +147,21 @@ class Encoder(ABC):
         """Return the numbers if they can be written unchanged (finite or not); None if they need encoding."""
         return None
 
-    def spelt(self, values: pa.Array) -> pa.Array:
+    def booleans_as_text(self, values: pa.Array) -> pa.Array:
         """Return booleans as the fit has seen them."""
         return values
 
-    def of_other_rows(self, *, lets_missing: bool, unseen: str | None = None) -> Self:
+    def for_new_rows(self, *, missing_to_zero: bool, unseen: str | None = None) -> Self:
         """Return a copy that counts anew, for rows that the fit has not seen.
 
         Parameters
         ----------
-        lets_missing : bool
+        missing_to_zero : bool
             Whether missing values become zeros.
         unseen : {"zero", "other"}, optional
             Encoding of levels that the fit would refuse, where that depends on a list of levels.
         """
-        changes = self.missing_as_zero if lets_missing else {}
+        changes = self.missing_as_zero if missing_to_zero else {}
         return dataclasses.replace(self, n_unseen=0, unseen_levels={}, **changes)
 
     def count_unseen(self, n_rows: int, levels: Mapping[str, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +66,7 @@ class CategoryEncoder(Encoder):
     drop_first: bool = False
 
     kind: ClassVar[str] = "category"
-    missing_as_zero = {"missing": "zero"}  # noqa: RUF012
+    missing_as_zero: ClassVar[Mapping[str, Any]] = {"missing": "zero"}
 
     @classmethod
     def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:
@@ -141,16 +141,16 @@ class CategoryEncoder(Encoder):
         """The levels, by code."""
         return list(self.levels)
 
-    def spelt(self, values: pa.Array) -> pa.Array:
+    def booleans_as_text(self, values: pa.Array) -> pa.Array:
         """Return booleans as the categories spell them."""
         if not pa.types.is_boolean(values.type):
             return values
         spellings = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
         return pc.if_else(values, *next((pair for pair in spellings if {*pair} & {*self.categories}), spellings[0]))
 
-    def of_other_rows(self, *, lets_missing: bool, unseen: str | None = None) -> Self:
+    def for_new_rows(self, *, missing_to_zero: bool, unseen: str | None = None) -> Self:
         """Return a copy that counts anew and may encode levels that the fit would refuse."""
-        changed = super().of_other_rows(lets_missing=lets_missing)
+        changed = super().for_new_rows(missing_to_zero=missing_to_zero)
         if unseen is None or changed.unseen != "error":
             return changed
         has_other = bool(changed.pooled)  # else there is no feature of this name

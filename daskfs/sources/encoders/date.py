@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ class DateEncoder(Encoder):
     unseen: str = "error"
 
     kind: ClassVar[str] = "date"
-    missing_as_zero = {"may_be_missing": True}  # noqa: RUF012
+    missing_as_zero: ClassVar[Mapping[str, Any]] = {"may_be_missing": True}
 
     @classmethod
     def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ class HashedEncoder(Encoder):
     missing: str = "error"
 
     kind: ClassVar[str] = "hashed"
-    missing_as_zero = {"missing": "zero"}  # noqa: RUF012
+    missing_as_zero: ClassVar[Mapping[str, Any]] = {"missing": "zero"}
 
     @classmethod
     def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:

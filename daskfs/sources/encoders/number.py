@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ class NumberEncoder(Encoder):
     has_indicator: bool = False
 
     kind: ClassVar[str] = "number"
-    missing_as_zero = {"fill": 0.0}  # noqa: RUF012
+    missing_as_zero: ClassVar[Mapping[str, Any]] = {"fill": 0.0}
 
     @classmethod
     def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:
