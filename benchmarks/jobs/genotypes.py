@@ -518,6 +518,25 @@ JOBS = [
         timeout_s=14_400.0,
     ),
     Job(
+        "biobank_large",
+        "A biobank larger than memory",
+        cohort,
+        {"FGM": ours(fgm), "Message": ours(message), "OnlineSubstitution": ours(online_substitution)},
+        {},
+        judge_cohort,
+        {
+            "smoke": [{"n_samples": 2000, "n_variants": 5000, "n_causal": 25}],
+            "small": [{"n_samples": 30_000, "n_variants": 40_000, "n_causal": 100}],
+            "full": [{"n_samples": 300_000, "n_variants": 400_000, "n_causal": 500}],
+        },
+        about=(
+            "Cohorts as in `biobank`. The .bed file of the full scale has 30 GB, more than the memory of the machine: "
+            "each pass reads it from disk. Peers are not run: adelie would write as much again."
+        ),
+        repeats=1,
+        timeout_s=14_400.0,
+    ),
+    Job(
         "biobank_plan",
         "Plans for biobanks",
         empty_biobank,
