@@ -18,8 +18,8 @@ Without a number of features, methods and numbers are compared by cross-validati
     5. Fit boosted trees on a sample of the rows of dense data. If they are better than the best selection by more than
        two standard errors, a note says by how much, and what splines and pairs of columns reach on the same rows.
 
-If the matrix has more than 2²⁶ values, only the sizes of the method in this table are compared. If a number of features
-is given, the method in this table is used:
+If the matrix has more than 2²⁶ values, only the sizes of one method are compared: of MESSAGE's path for genotypes as
+above, else of the method in this table. If a number of features is given, the method in this table is used:
 
     target    columns                                                selector
     any       more than 4,194,304                                    mission: constant memory
@@ -34,8 +34,8 @@ is given, the method in this table is used:
 Few rows: at most 1,000, or any number of sparse ones. Each line is the best of our methods with 30 features, or within
 .005 of the best, by the means of `python -m benchmarks run gauntlet` on 38 public data sets (docs/which_selector.md).
 For numbers and many dense rows it rests on two sets of genotypes: the mice of the gauntlet, and the simulated cohort of
-`python -m benchmarks run biobank` with 20 features; numbers and sparse rows were not measured. MESSAGE is not included,
-because it keeps fewer features than predict best; it is meant for inference. The choice depends only on the data if all
+`python -m benchmarks run biobank` with 20 features; numbers and sparse rows were not measured. MESSAGE is not in it,
+because it chooses the number of features itself. The choice depends only on the data if all
 methods stay within the memory limit; a note names methods that were left out.
 """
 
@@ -83,6 +83,8 @@ MOST_COLUMNS, MANY_COLUMNS, FEW_ROWS = 1 << 22, 1_000, 1_000
 MOST_VALUES = 1 << 26
 """Maximum number of values of a matrix for comparing methods; beyond, costs matter more than their differences."""
 METHODS = ("fgm", "mission", "online_substitution")
+FURTHER_SIZES = 150, 250, 400
+"""Sizes of MESSAGE's path for genotypes that are not decoded, beyond those of all methods."""
 ROWS_OF_CURVES, VALUES_OF_CURVES, MOST_CURVES, CURVES = 1_000, 1 << 22, 40, "splines"
 """Minimum number of rows and maximum number of values for comparing splines, maximum number of columns with splines,
 and the feature map."""
@@ -242,13 +244,13 @@ class Auto(BaseSelector):
         super()._settle_loss(kind, is_plan)
         self._n_classes = max(kind.n_classes, 1) if self._loss.is_classifier else 0
 
-    def _made(self, method: str, n_features: int | str, **more: Any) -> Any:
+    def _made(self, method: str, n_features: int | str | None, **more: Any) -> Any:
         """Return an unfitted selector of a method with a resolved loss."""
         if self.always_include is not None:
             more["always_include"] = self.always_include
-        made = find_method(method)(
-            n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state), **more
-        )
+        if n_features is not None:
+            more["n_features_to_select"] = n_features
+        made = find_method(method)(loss=self.loss_, random_state=seed_of(self.random_state), **more)
         made.loss_, made._loss_note, made.is_silent = self.loss_, self._loss_note, self.is_silent
         return made
 
@@ -296,13 +298,20 @@ class Auto(BaseSelector):
         assert refused is not None
         raise refused
 
-    def _contenders(self, shape: DataShape) -> list[Contender]:
+    def _contenders(self, shape: DataShape, limits: Limits) -> list[Contender]:
         """Return the methods to compare on data of this shape; empty if the data are too large."""
         n_values = shape.n_samples * shape.n_features if shape.n_entries is None else shape.n_entries
-        if not self._compares or shape.n_features > MOST_COLUMNS or n_values > MOST_VALUES:
+        if not self._compares or shape.n_features > MOST_COLUMNS:
             return []
-        sizes = self._sizes(shape)
-        made = [Contender(self._made(name, sizes[-1]), sizes) for name in METHODS if self._takes(name)]
+        made, sizes = list[Contender](), self._sizes(shape)
+        if shape.has_products and not self._n_classes:
+            more = [size for size in FURTHER_SIZES if size <= shape.n_samples // 2]
+            made.append(Contender(self._made("message", None, goal="prediction"), [*sizes, *more]))
+        if n_values > MOST_VALUES:
+            return [one for one in made if one.keeps(shape, limits)]
+        left_out = ("mission",) if shape.has_products else ()  # it reads rows, so every pass decodes all columns
+        names = [name for name in METHODS if self._takes(name) and name not in left_out]
+        made += [Contender(self._made(name, sizes[-1]), sizes) for name in names]
         if self.always_include is not None:
             return made
         if self._has_curves(shape):
@@ -336,7 +345,7 @@ class Auto(BaseSelector):
         )
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        if contenders := self._contenders(shape):
+        if contenders := self._contenders(shape, limits):
             shape, n_folds = replace(shape, n_classes=self._n_classes), N_FOLDS * n_repeats(shape.n_samples)
             return plan_all(contenders, shape, limits, n_folds, self._checks(contenders, shape))
         _, choice, plan = self._recommended(shape, limits)
@@ -346,7 +355,7 @@ class Auto(BaseSelector):
     def _fit(self, run: Run) -> None:
         n_entries = run.matrix.entry_counts(slice(None))
         shape = replace(run.shape, n_entries=None if n_entries is None else int(n_entries.sum()))
-        if contenders := self._contenders(shape):
+        if contenders := self._contenders(shape, run.limits):
             self._fit_best(run, contenders, n_repeats(shape.n_samples))
             return
         made, choice, _ = self._recommended(run.shape, run.limits)

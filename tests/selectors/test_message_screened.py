@@ -16,31 +16,9 @@ from daskfs.matrix.base import Moments
 from daskfs.selectors.message import screened
 from daskfs.selectors.message.screened import Near, Point, StandardisedColumns, _may_enter, screened_path
 from daskfs.sources.genotype_matrix import GenotypeMatrix
-from daskfs.sources.plink import PlinkSource
-from tests.genotype_files import write_phenotypes, write_plink
+from tests.genotype_files import N, P, cohort
 from tests.refusals import refused
 from tests.tolerances import FLOAT32, FLOAT64, assert_close, assert_same_answer
-
-N, P, CAUSAL = 400, 700, np.array([11, 94, 300, 301, 455, 680])
-
-
-def cohort(folder, seed=0, n=N, p=P, classes=False):
-    """Return a matrix of two covariates and variants in linkage disequilibrium; some are missing, equal or constant."""
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal((2 * n, p))
-    for j in range(1, p):
-        r = 0.9 if j % 10 else 0.1
-        z[:, j] = r * z[:, j - 1] + np.sqrt(1.0 - r * r) * z[:, j]
-    alleles = z > np.repeat(rng.uniform(-0.5, 1.2, p // 10), 10)
-    dosages = (alleles[:n].astype(np.int8) + alleles[n:]).astype(np.int8)
-    dosages[:, 96], dosages[:, 200] = dosages[:, 94], 1
-    age = rng.uniform(40.0, 70.0, n).round()
-    y = 0.6 * dosages[:, CAUSAL].sum(axis=1) + 0.05 * age + rng.standard_normal(n)
-    dosages[rng.random(dosages.shape) < 0.002] = -1
-    phenotypes = {"T": 1.0 + (y > np.median(y)) if classes else y, "age": age, "PC1": rng.standard_normal(n)}
-    options = {"target": "T", "covariate_names": ["age", "PC1"], "missing": "mean"}
-    bed, table = write_plink(folder / "set.bed", dosages), write_phenotypes(folder / "t.pheno", phenotypes)
-    return PlinkSource(bed, phenotypes=table, **options).as_matrix()
 
 
 @pytest.fixture(scope="module")
