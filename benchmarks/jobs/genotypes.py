@@ -89,6 +89,13 @@ def auto(size: int) -> Any:
     return Auto(n_features_to_select=size, random_state=0)
 
 
+def auto_number(size: int) -> Any:
+    """Return the selector that chooses the number of features itself."""
+    from daskfs import Auto
+
+    return Auto(goal="prediction", random_state=0)
+
+
 def cohorts(folder: Path, seed: int, n_sets: int, **case: Any) -> list[Cohort]:
     """Simulate several cohorts."""
     folders = [folder / str(k) for k in range(n_sets)]
@@ -490,6 +497,7 @@ JOBS = [
             "Message": ours(message),
             "Mission": ours(mission, most_variants=20_000),
             "Auto": ours(auto),
+            "Auto, its number": ours(auto_number),
         },
         {
             "adelie": Contender(adelie_lasso, ("adelie",), python=PEERS_PYTHON),
