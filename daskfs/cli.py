@@ -927,7 +927,9 @@ def _print_result(result: SelectionResult) -> None:
     of_all = f" of {result.n_features:,}" if result.n_features < 2**63 else ""  # ids are of 64 bits
     print(f"{len(result.table):,}{of_all} features selected from {result.n_samples:,} samples")
     if len(result.table):
-        print(result.shown_table(30).to_string(index=False, float_format=digits, na_rep=""))
+        shown = result.shown_table(30)
+        shown = shown.astype({name: object for name in shown if shown[name].dtype == "Int64"})  # else "<NA>" is printed
+        print(shown.to_string(index=False, float_format=digits, na_rep=""))
     if len(result.table) > 30:
         print(f"and {len(result.table) - 30:,} more, in selected.csv")
     if result.metrics:

@@ -56,6 +56,7 @@ def test_covariates_of_genotypes_are_in_the_model_from_the_start(cohort, store):
     file = pipeline_of(folder, select, store=store)
     said = CliRunner().invoke(app, ["run", str(file)])
     assert said.exit_code == 0, said.output
+    assert "<NA>" not in said.output, "a covariate has no position"
     table = pd.read_csv(folder / "run" / "selected.csv")
     assert set(table["name"][:3]) == set(COVARIATES)
     assert set(table["name"]) == {*COVARIATES, "rs3", "rs7"}
