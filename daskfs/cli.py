@@ -928,7 +928,8 @@ def _print_result(result: SelectionResult) -> None:
     print(f"{len(result.table):,}{of_all} features selected from {result.n_samples:,} samples")
     if len(result.table):
         shown = result.shown_table(30)
-        shown = shown.astype({name: object for name in shown if shown[name].dtype == "Int64"})  # else "<NA>" is printed
+        numbers = shown.select_dtypes("Int64")
+        shown = shown.assign(**numbers.astype(object).where(numbers.notna(), ""))  # na_rep does not apply to them
         print(shown.to_string(index=False, float_format=digits, na_rep=""))
     if len(result.table) > 30:
         print(f"and {len(result.table) - 30:,} more, in selected.csv")
