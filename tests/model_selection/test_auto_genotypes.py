@@ -60,4 +60,4 @@ def test_a_plan_says_so_and_a_limit_too_small_for_it_leaves_another_method():
     decoded = BIOBANK | {"has_products": False}
     assert Auto().plan(**decoded, memory_limit=None).text.startswith("auto: online_substitution")
     assert Auto(50).plan(**BIOBANK, memory_limit=None).text.startswith("auto: online_substitution")
-    assert Auto().plan(**BIOBANK, memory_limit=needed - 1).text.startswith("auto: fgm, for online_substitution")
+    assert Auto().plan(**BIOBANK, memory_limit=needed - 1).text.startswith("auto: online_substitution")

@@ -98,4 +98,7 @@ def test_one_subset_of_a_biobank_is_planned_within_2_gib_if_products_come_from_c
     shape = {"n_samples": 80_077, "n_features": 200_010, "dtype": "float32", "memory_limit": "2GiB"}
     with pytest.raises(PlanError):
         selector.plan(**shape, tile_shape=(80_077, 64))
-    assert selector.plan(**shape, tile_shape=(80_077, 64), has_products=True).task_nbytes < 2**30
+    planned = selector.plan(**shape, tile_shape=(80_077, 64), has_products=True)
+    assert planned.task_nbytes < 2**30
+    by_default = Message(goal="prediction").plan(**shape, tile_shape=(80_077, 64), has_products=True)
+    assert by_default.task_nbytes == pytest.approx(planned.task_nbytes, rel=0.1), "models are about as large"

@@ -48,17 +48,21 @@ from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gr
 from daskfs.kernels.linear.moments import Moments, weighed
 
 GRAM_NBYTES = 256 << 20
+MOST_SCREENED = 1024
+"""Largest model of a screened path by default: the path and its Gram rows then take a GiB."""
 GIVEN_UP = ("collinear columns", "contradictory entries", "conditions of optimality", "too many knots")
 
 
-def default_max_features(n_samples: float, n_features: int) -> int:
+def default_max_features(n_samples: float, n_features: int, *, screened: bool = False) -> int:
     """Return the largest model that may be chosen: ``n / (2 log p)``, fewer if Gram rows would exceed 256 MiB.
+
+    Gram rows of a screened path have only the columns near it: such a model has at most `MOST_SCREENED` columns.
 
     Without a bound, the logarithm of the residual tends to minus infinity as the model approaches n features, and so
     does the criterion.
     """
     by_samples = int(n_samples / (2.0 * math.log(n_features))) if n_features > 1 else n_features
-    by_memory = max(64, GRAM_NBYTES // (16 * n_features))
+    by_memory = MOST_SCREENED if screened else max(64, GRAM_NBYTES // (16 * n_features))
     return max(1, min(by_samples, by_memory, n_features))
 
 

@@ -168,7 +168,8 @@ class Subsets:
         fits = limits.task_nbytes is None or self.select_nbytes(1) <= limits.task_nbytes
         if not self.can_screen or (self.n_subsets > 1 and fits):
             return self
-        most, least = max(LEAST_NEAR, 8 * self._most_features), 2 * self._most_features
+        found = replace(self, settings=replace(self.settings, most_near=self.data.n_features))
+        most, least = max(LEAST_NEAR, 8 * found._most_features), 2 * found._most_features
         while True:
             found = replace(self, settings=replace(self.settings, most_near=min(most, self.data.n_features)))
             if limits.task_nbytes is None or most <= least or found.select_nbytes(1) <= limits.task_nbytes:
@@ -178,7 +179,8 @@ class Subsets:
     @property
     def _most_features(self) -> int:
         """The largest model of the path of a squared loss."""
-        most = default_max_features(self.n_rows, self.data.n_features) + self.n_always
+        screened = self.settings.most_near > 0
+        most = default_max_features(self.n_rows, self.data.n_features, screened=screened) + self.n_always
         return min(self.data.n_features, self.settings.max_features or most)
 
     @property

@@ -178,7 +178,7 @@ def screened_path(
     every = StandardisedColumns(matrix, y, weight, column_weight)
     m, n_features = every.moments, matrix.shape[1]
     if max_features is None:
-        max_features = min(default_max_features(m.total, n_features) + len(free), n_features)
+        max_features = min(default_max_features(m.total, n_features, screened=True) + len(free), n_features)
     options |= {"max_features": max_features, "n_features": n_features, "max_cached": max_cached}
     free = free[m.scale[free] > 0.0]
     none = np.empty(0, dtype=np.int64)
