@@ -75,9 +75,9 @@ class FeatureHashing(
 
     def _predictor(self, block: SparseBlock) -> np.ndarray:
         """Return the linear predictor of a block's rows; with ids, from their cells."""
-        if self._stream is None or not self._stream.are_ids:
+        if self._stream is None or not self._stream.fit.are_ids:
             return super()._predictor(block)
-        model, state = self._stream.config.model, self._stream.state
+        model, state = self._stream.fit.config.model, self._stream.fit.state
         sketch = model.sketch(state.cells, state.scale)
         z = np.tile(state.intercept, (block.n_rows, 1))
         data = np.ones(len(block.features), np.float32) if block.data is None else block.data

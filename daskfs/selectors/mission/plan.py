@@ -8,6 +8,7 @@ import numpy as np
 
 from daskfs.matrix.spans import Spans
 from daskfs.selectors.mission.configuration import Configuration, n_refit_epochs
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS
 from daskfs.selectors.mission.reading import Cuts
 from daskfs.selectors.mission.rounds import REPORTS
 from daskfs.selectors.shared.budget import Budget, SelectorPlan, most_within
@@ -145,6 +146,24 @@ def plan_mission(config: Configuration, memory_limit: int | None) -> SelectorPla
         ),
         work=_work(config, n_passes, memory_limit),
     )
+
+
+def plan_of_source(config: Configuration, memory_limit: int | None) -> SelectorPlan:
+    """Return what one pass over a sparse source will hold in memory.
+
+    Raises
+    ------
+    PlanError
+    """
+    k, model = config.n_selected, config.model
+    text = f"mission: {k:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} cells; one pass"
+    task = with_blocks_of_source(Budget(), config, BLOCK_ROWS, BLOCK_NNZ)
+    if memory_limit is not None:
+        task.refuse_over(memory_limit, "blocks of the source take")
+        memory_limit -= task.nbytes
+    plan = plan_mission(config, memory_limit)
+    client = Budget().add("the result", 1000 * k).add("models", 2 * model.nbytes)
+    return replace(plan, text=text, task=plan.task + task, client=client)
 
 
 def _work(config: Configuration, n_passes: int, memory_limit: int | None) -> Work:

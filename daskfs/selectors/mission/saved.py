@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,21 @@ import numpy as np
 
 from daskfs import errors
 from daskfs.files import written_whole
+from daskfs.matrix.arrays import as_names
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.matrix.names import Names
 from daskfs.selectors.mission.configuration import Configuration
+from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import History, Line, MissionFit
 from daskfs.selectors.mission.model import ModelShape, ModelState
 from daskfs.selectors.mission.reading import Cuts
+from daskfs.selectors.mission.stream import Stream
 from daskfs.selectors.mission.survey import Survey, TargetEncoding
 from daskfs.selectors.shared.budget import DataShape
 
+DataError = errors.DataError.about("streams")
 RunError = errors.RunError.about("sketches")
 
 FORMAT_VERSION = 2
@@ -29,20 +36,16 @@ HASH_NAME = "daskfs-mix64-1"
 """Name of the frozen hash of `daskfs.kernels.sketch.count_sketch`; another hash would get another name."""
 
 
-def arrays_of(
-    fit: MissionFit, names: FeatureNames | None, labels: np.ndarray | None, more: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the complete state of a fit as arrays.
+def arrays_of(stream: Stream, **more: Any) -> dict[str, Any]:
+    """Return the complete state of a stream as arrays.
 
     Parameters
     ----------
-    fit : MissionFit
-    names : FeatureNames, optional
-    labels : ndarray of shape (n_classes,), optional
-        The user's class labels, for a classifier.
-    more : mapping
+    stream : Stream
+    **more
         Further values that JSON can represent: the selector's parameters.
     """
+    fit, names = stream.fit, stream.names
     config, data, target = fit.config, fit.config.data, fit.config.target
     of_sgd = {
         "rate": config.rate,
@@ -52,7 +55,7 @@ def arrays_of(
         "half_life": config.half_life,
         "piece_rows": config.cuts.piece_rows,
     }
-    notes = dict(more) | {
+    notes = more | {
         "data": {"n_samples": data.n_samples, "n_features": data.n_features, "dtype": str(data.dtype)},
         "n_outputs": config.model.n_outputs,
         "always": list(config.model.always),
@@ -71,7 +74,7 @@ def arrays_of(
     }
     arrays |= {f"state.{name}": array for name, array in fit.state.pack().items()}
     arrays |= {f"survey.{name}": array for name, array in config.survey.pack().items()}
-    given = {"classes": target.classes, "class_weight": target.class_weight, "labels": labels}
+    given = {"classes": target.classes, "class_weight": target.class_weight, "labels": stream.labels}
     for name, array in given.items():
         if array is not None:
             arrays[name] = array.astype(str) if array.dtype == object else array
@@ -97,13 +100,15 @@ def notes_of(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Any]:
     return found
 
 
-def fit_of(
-    arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], configuration: Callable[..., Configuration]
-) -> MissionFit:
-    """Return the fit from the arrays of `arrays_of`, for a selector with this function for its configuration."""
-    given, of_sgd, always = notes["data"], notes["sgd"], tuple(notes.get("always", ()))
-    data = DataShape(given["n_samples"], given["n_features"], np.dtype(given["dtype"]))
-    config = configuration(data, notes["n_outputs"], is_stream=True, nnz_per_row=notes["nnz_per_row"])
+def data_of(notes: Mapping[str, Any]) -> DataShape:
+    """Return the shape of the data from the values of `notes_of`."""
+    given = notes["data"]
+    return DataShape(given["n_samples"], given["n_features"], np.dtype(given["dtype"]))
+
+
+def stream_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], config: Configuration) -> Stream:
+    """Return the stream from the arrays of `arrays_of`; `config` is the configuration before the survey."""
+    of_sgd, always = notes["sgd"], tuple(notes.get("always", ()))
     config = replace(
         config,
         model=replace(config.model, always=always),
@@ -119,9 +124,8 @@ def fit_of(
     state = _state_of({name[6:]: array for name, array in arrays.items() if name.startswith("state.")}, config.model)
     progressive = {int(n_rows): float(loss) for n_rows, loss in notes["progressive"]}
     lines = [Line(*line) for line in notes["history"]]
-    return MissionFit(
-        config, state, notes["n_samples"], History((state.loss_sum, state.weight_sum), lines, progressive)
-    )
+    history = History((state.loss_sum, state.weight_sum), lines, progressive)
+    return Stream(MissionFit(config, state, notes["n_samples"], history), arrays.get("labels"), _names_of(notes))
 
 
 def _state_of(arrays: dict[str, np.ndarray], shape: ModelShape) -> ModelState:
@@ -139,7 +143,7 @@ def _state_of(arrays: dict[str, np.ndarray], shape: ModelShape) -> ModelState:
     return replace(state.with_entries(entries), thresholds=thresholds)
 
 
-def names_of(notes: Mapping[str, Any]) -> FeatureNames | None:
+def _names_of(notes: Mapping[str, Any]) -> FeatureNames | None:
     """Return the names of active features from the values of `notes_of`."""
     given = notes["names"]
     if given is None:
@@ -194,3 +198,21 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     if str(arrays.get("hash")) != HASH_NAME:
         raise RunError(f"expected the hash {HASH_NAME}, found {arrays.get('hash')}", where, "create it again")
     return arrays
+
+
+class Gone(Matrix):
+    """The shape and names of rows that are no longer available."""
+
+    def __init__(self, data: DataShape, names: Sequence[str] | None) -> None:
+        self.shape, self.dtype = (data.n_samples, data.n_features), data.dtype
+        given = None if names is None else as_names(names, data.n_features)
+        self._names = Names(min(data.n_features, MOST_IDS - 1), given)
+
+    @property
+    def names(self) -> Names:
+        """Names of the columns."""
+        return self._names
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Raise: the rows are not kept."""
+        raise DataError("the rows of a stream are not kept and cannot be read again", "fit", "read the source again")

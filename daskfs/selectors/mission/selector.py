@@ -52,30 +52,65 @@ With the default variant:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs import errors, interrupts
+from daskfs.cluster.open import parse_bytes
+from daskfs.cluster.workers import Here, Workers
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.passing import Passing
+from daskfs.metrics import accuracy, r2
 from daskfs.parameters import ClassWeights, Columns, Count, CountOrCV, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.mission.configuration import DEFAULT_N_SELECTED, n_outputs_of
-from daskfs.selectors.mission.fit import MissionFit, refuse_new_classes
-from daskfs.selectors.mission.from_streams import LARGEST_TARGET, LearnsFromStreams
+from daskfs.selectors.from_blocks import TakesRowBlocks
+from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.mission.arriving import Arriving
+from daskfs.selectors.mission.configuration import DEFAULT_N_SELECTED, Configuration, n_outputs_of
+from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, linear_predictor, rows_of
+from daskfs.selectors.mission.feature_names import FeatureNames
+from daskfs.selectors.mission.fit import MissionFit, begin, encode_target, refuse_new_classes
 from daskfs.selectors.mission.passes import learn
-from daskfs.selectors.mission.plan import plan_mission
+from daskfs.selectors.mission.plan import n_surveyed, plan_mission, plan_of_source
 from daskfs.selectors.mission.refit import Refit, choose, refit
-from daskfs.selectors.mission.stream import Tell
+from daskfs.selectors.mission.results import results_of
+from daskfs.selectors.mission.saved import (
+    Gone,
+    arrays_of,
+    data_of,
+    load_arrays,
+    notes_of,
+    save_arrays,
+    stream_of,
+)
+from daskfs.selectors.mission.stream import Learner, Passage, Stream, Tell, learn_parts
+from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
-from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
-from daskfs.sources.sparse.base import SparseSource
+from daskfs.sources.sparse.base import SparseBlock, SparseSource
+
+ConfigError, DataError = errors.ConfigError, errors.DataError
+StreamConfigError, StreamDataError = errors.ConfigError.about("streams"), errors.DataError.about("streams")
+RunError = errors.RunError.about("streams")
+
+N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
+"""Default values; the paper's algorithm has one pass, no intercept, and no decay of the tail."""
+LARGEST_TARGET = 1e25  # of regression targets: weights and the sketch have single precision
+HEAD_ROWS = 128
+"""Rows of a source from which a fit is planned."""
+_STEP = "stream"
 
 
-class Mission(LearnsFromStreams):
+class Mission(TakesRowBlocks):
     """Select the features with the largest weights, learnt row by row in constant memory for any number of features.
 
     Parameters
@@ -203,6 +238,11 @@ class Mission(LearnsFromStreams):
     method = "mission"
     score_kind = "weight"
     history_kind = "rows"
+    _passes_once = True
+    _stream: Stream | None = None
+    """The model that further rows continue, after a fit to rows that come once."""
+    _labels: np.ndarray | None = None
+    """Labels of the classes in `class_weight`, during a fit to data in memory."""
 
     n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
@@ -245,16 +285,103 @@ class Mission(LearnsFromStreams):
         """Whether the ranking of one fit also gives smaller selections, with coefficients from the refit."""
         return self.variant != "paper" and (self._refits or self.refit in ("auto", "exact")) and not self.per_class
 
+    def _configuration(
+        self, data: DataShape, n_outputs: int, *, variant: str | None = None, **more: Any
+    ) -> Configuration:
+        """Return the configuration of a fit, with the default values of its variant.
+
+        Parameters
+        ----------
+        data, n_outputs, variant, **more
+            As for `Configuration.of`; by default the parameters of the selector.
+        """
+        is_paper, half_life = self.variant == "paper", self.tail_half_life
+        usual_rate = 0.0 if is_paper else INTERCEPT_RATE
+        own_refit: str | None = "auto"  # "ols", "ridge" and "elastic" come after this method's own refit
+        if self.refit in (None, "none") or (is_paper and self.refit not in ("exact", "sgd")):
+            own_refit = None
+        elif self.refit in ("exact", "sgd"):
+            own_refit = self.refit
+        return Configuration.of(
+            data,
+            n_outputs,
+            n_features_to_select=self.n_features_to_select,  # type: ignore[arg-type]
+            loss=self.loss_,
+            variant=variant or ("heap" if self.heap else self.variant),
+            n_buckets=self.n_buckets,
+            n_hashes=0 if self.tail == "identity" else self.n_hashes,
+            n_epochs=self.n_epochs or (1 if is_paper else N_EPOCHS),
+            learning_rate=self.learning_rate,
+            intercept_rate=float(usual_rate if self.intercept_rate is None else self.intercept_rate),
+            tail_half_life=(None if is_paper else HALF_LIFE) if half_life == "auto" else half_life,
+            block_rows=self.block_rows,
+            n_replicas=self.n_replicas,
+            sync_every=self.sync_every,
+            standardize=not is_paper if self.standardize is None else self.standardize,
+            refit=own_refit,
+            seed=seed_of(self.random_state) or 0,
+            n_candidates=None if is_paper or self.per_class else self.n_candidates,
+            per_class=self.per_class and not is_paper,
+            has_always=self.always_include is not None,
+            **more,
+        )
+
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         return plan_mission(self._configuration(shape, n_outputs_of(self.loss_, shape.n_classes)), limits.task_nbytes)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""
         is_named = isinstance(self.class_weight, Mapping) and y is not None
-        self._labels = np.unique(np.asarray(y)) if is_named else None
-        self._forget_stream()
+        self._labels, self._stream = np.unique(np.asarray(y)) if is_named else None, None
         super().fit(X, y, sample_weight)
         return self
+
+    def _fit(self, run: Run) -> None:
+        n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)  # type: ignore[arg-type]
+        checked_target(run.matrix, self.loss_, LARGEST_TARGET)
+        notes: list[str] = []
+        rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
+        weight = rows.matrix.read_weight(slice(None))
+        total_weight = None if weight is None else float(np.sum(weight))
+        fit = self._begun(rows, self._labels, total_weight=total_weight)  # step 1
+        fit = learn(rows, fit, "train", 0, fit.config.n_epochs)  # steps 2 to 5
+        fit = choose(rows, fit)  # step 6
+        found = refit(rows, fit)  # step 7
+        if fit.config.has_always:
+            _refuse_constant(fit, found, run.matrix)
+        self._stream = None
+        self._take(run, fit, found, notes=notes)
+
+    def _begun(self, run: Run, labels: np.ndarray | None, *, is_stream: bool = False, **more: Any) -> MissionFit:
+        """Survey the first rows, and return an empty model that is ready to train; set `classes_`.
+
+        Parameters
+        ----------
+        run : Run
+            Over the rows in the order of the first pass.
+        labels : ndarray of shape (n_classes,), optional
+            The user's class labels. In a stream, some may be missing in the first rows.
+        is_stream, **more
+            As for `Configuration.of`.
+        """
+        n_classes = len(labels) if is_stream and labels is not None else None
+        target, intercept = encode_target(self.loss_, self.class_weight, run.matrix, n_classes, labels)
+        if target.classes is not None:
+            self.classes_ = target.classes
+        config = self._configuration(run.shape, len(intercept), is_stream=is_stream, **more)
+        return begin(run, config, target, intercept, self.always_include)
+
+    def _take(
+        self,
+        run: Run,
+        fit: MissionFit,
+        refit: Refit | None = None,
+        names: FeatureNames | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Set the selection, its coefficients on the scale of the data, and the result."""
+        self._selection, found = results_of(fit, refit, names, notes)
+        self.result_ = self._result_of(run, **found)
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None, tell: Tell | None = None
@@ -283,47 +410,318 @@ class Mission(LearnsFromStreams):
         """
         self.check_parameters()
         self._refuse_second_look("rows come")
+        labels = None if classes is None else np.unique(classes)
         if isinstance(X, SparseSource):
-            self._learn_from_source(X, None if classes is None else np.unique(classes), tell=tell)
+            self._learn_from_source(X, labels, Passage(tell=tell))
             return self
         before = self._stream
-        if before is None:
-            self._stream_labels = None if classes is None else np.unique(classes)
-        with (
-            self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels),
-            self._run(matrix) as run,
-        ):
-            self._stream_labels = labels
+        known = labels if before is None else before.labels
+        with self._opened(X, y, sample_weight, known, before is None) as (matrix, labels), self._run(matrix) as run:
             if before is None:
                 self._take_names(matrix)
-                self._labels = labels
                 checked_target(matrix, self.loss_, LARGEST_TARGET)
-                fit = self._begun(run, None if labels is None else len(labels), is_stream=True)
+                fit = self._begun(run, labels, is_stream=True)
             else:
-                fit = self._going_on(before, matrix.shape[0])
-                run.seconds.update(before.seconds)
-                run.nbytes.update(before.nbytes)
+                fit = before.going_on(self._configuration_of(before), matrix.shape[0])
             refuse_new_classes(matrix, fit.config.target)
-            self._stream = learn(run, fit, "train", 0, 1)
-            self._take(run, self._stream)
-        if labels is not None:
-            self.classes_ = labels
+            run.seconds.update(fit.seconds)
+            run.nbytes.update(fit.nbytes)
+            fit = learn(run, fit, "train", 0, 1)
+            self._take_stream(run, Stream(fit, labels, None if before is None else before.names))
         return self
 
-    def _fit(self, run: Run) -> None:
-        n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)
-        checked_target(run.matrix, self.loss_, LARGEST_TARGET)
-        notes: list[str] = []
-        rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
-        weight = rows.matrix.read_weight(slice(None))
-        fit = self._begun(rows, total_weight=None if weight is None else float(np.sum(weight)))  # step 1
-        fit = learn(rows, fit, "train", 0, fit.config.n_epochs)  # steps 2 to 5
-        fit = choose(rows, fit)  # step 6
-        found = refit(rows, fit)  # step 7
-        if fit.config.has_always:
-            _refuse_constant(fit, found, run.matrix)
+    def fit_blocks(self, blocks: Any, **more: Any) -> Any:
+        """Select features from row blocks, given one after the other, each with its target.
+
+        See `daskfs.selectors.from_blocks.TakesRowBlocks.fit_blocks`. It also accepts a sparse source, whose features
+        may be 64-bit ids, and which needs no store.
+        """
         self._stream = None
-        self._take(run, fit, found, notes)
+        if isinstance(blocks, SparseSource):
+            return self.fit_source(blocks, **more)
+        return super().fit_blocks(blocks, **more)
+
+    def _fit_rows_passing(
+        self,
+        passing: Iterator[Any],
+        names: Sequence[str] | None,
+        labels: np.ndarray | None,
+        n_samples: int | None,
+        prefetch: int,
+    ) -> None:
+        if self.n_replicas > 1:
+            problem = "blocks that can be read only once train one model"
+            remedy = "leave it 1, or pass blocks that can be read again"
+            raise StreamConfigError(problem, "n_replicas", remedy)
+        self._learn_rows(Arriving.from_blocks(passing, names, prefetch), labels, Passage(n_samples))
+
+    def fit_source(
+        self,
+        source: SparseSource,
+        *,
+        classes: Any = None,
+        n_samples: int | None = None,
+        keep: Callable[[SparseBlock], np.ndarray] | None = None,
+        tell: Tell | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Any:
+        """Learn from the rows of a sparse source while they are read, in one pass, without a store.
+
+        Parameters
+        ----------
+        source : SparseSource
+            Files of clicks, words, or k-mers; features are 64-bit ids or column numbers.
+        classes : array-like of shape (n_classes,), optional
+            All class labels, if some may be missing in the first rows.
+        n_samples : int, optional
+            Number of rows, if known: the tail's half-life is then `tail_half_life` times this number. Otherwise it
+            grows with the number of rows so far.
+        keep : callable, optional
+            Returns the rows of a block to learn from, bool of shape (n_rows,); the others are left for testing.
+        tell : callable, optional
+            Called with a line of text with the mean loss so far, after 1, 2, 4, 8, ... rows. The loss of each row is
+            computed before the update with it.
+        checkpoint : Checkpoint, optional
+            Stores the model every 30 seconds and at an interrupt, with the number of rows (or parts of the source)
+            done. Called again with it, the fit skips those and continues, with the same result. This does not work with
+            ``heap=True``, whose order is not stored: that fit starts again.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The selector then has the model so far: `save` stores it, `partial_fit` continues.
+
+        Notes
+        -----
+        If features are ids, there are no arrays over all features: ``selected_`` has the ids, most important first, and
+        ``coef_``, ``scores_`` and ``support_`` cover only these, in this order. The result has the features' names if
+        the source has them. `partial_fit` with another source continues the training.
+        """
+        self.check_parameters()
+        self._refuse_second_look("a source is read")
+        self._stream, passage = None, Passage(n_samples, tell)
+        if checkpoint is not None and not self.heap:  # whose order is not stored
+            n_done = self._resumed(checkpoint)
+            passage = Passage(n_samples, tell, partial(self._save_so_far, checkpoint), n_done)
+        self._learn_from_source(source, None if classes is None else np.unique(classes), passage, keep)
+        return self
+
+    def plan_source(self, source: SparseSource) -> SelectorPlan:
+        """Return the memory for learning from a sparse source, estimated from its first rows.
+
+        Raises
+        ------
+        PlanError
+            The memory limit is too small. The error names sizes that would fit.
+        """
+        self._settle_loss(source.estimate_target(), is_plan=True)
+        head = next(source.sparse_blocks(HEAD_ROWS, BLOCK_NNZ))
+        n_rows, n_features = source.estimate_shape()[0] or head.n_rows, source.n_features
+        data = DataShape(n_rows, MOST_IDS if source.features_are_ids else n_features or MOST_IDS, np.dtype(np.float32))
+        n_outputs = n_outputs_of(self.loss_, source.estimate_target().n_classes)
+        nnz_per_row = len(head.features) / head.n_rows
+        config = self._configuration(data, n_outputs, is_stream=True, nnz_per_row=nnz_per_row)
+        return plan_of_source(config, None if self.memory_limit is None else parse_bytes(self.memory_limit))
+
+    def _learn_from_source(
+        self,
+        source: SparseSource,
+        labels: np.ndarray | None,
+        passage: Passage,
+        keep: Callable[[SparseBlock], np.ndarray] | None = None,
+    ) -> None:
+        """Learn from the rows of a source, with several models from its parts."""
+        source = source.as_it_stands()
+        names = FeatureNames(are_ids=source.features_are_ids or source.n_features is None)
+        try:
+            with interrupts.guard():
+                if self.n_replicas == 1:
+                    self._learn_rows(Arriving.from_source(source, keep, passage.n_done), labels, passage, names)
+                    return
+                if keep is not None or passage.n_expected is not None:
+                    problem = "several models learn from all rows of a source: no rows can be held out, or their "
+                    remedy = "leave it 1, or pass neither keep nor n_samples"
+                    raise StreamConfigError(f"{problem}number set", "n_replicas", remedy)
+                self._learn_parts(source, labels, passage, names)
+        except BaseException:
+            source.leave_off()
+            raise
+
+    def _learn_rows(
+        self, arriving: Arriving, labels: np.ndarray | None, passage: Passage, names: FeatureNames | None = None
+    ) -> None:
+        """Learn from rows as they arrive."""
+        with self._continued(arriving, labels, passage, names, Here()) as (run, rows, stream):
+            learner = Learner(stream, passage)
+            try:
+                with run.timed("train"):
+                    stream = learner.learn(rows)
+            except KeyboardInterrupt:
+                if learner.n_seen:
+                    with interrupts.held():
+                        self._stream = learner.so_far()
+                        if passage.save is not None:
+                            passage.save(self._stream, learner.n_seen)
+                raise
+            self._take_stream(run, stream, rows)
+
+    def _learn_parts(
+        self, source: SparseSource, labels: np.ndarray | None, passage: Passage, names: FeatureNames
+    ) -> None:
+        """Train several models on parts of a source, in tasks, and average them after each round."""
+        if not (parts := source.parts()):
+            raise StreamConfigError(f"a {source.kind} source has no parts", "n_replicas", "leave it 1")
+        with self._continued(Arriving.at_start(source), labels, passage, names) as (run, rows, stream):
+            with run.timed("train"):
+                for so_far, n_done in learn_parts(run, stream, source, parts, self.n_replicas, passage):
+                    with interrupts.held():
+                        self._stream = stream = so_far
+                        if passage.save is not None:
+                            passage.save(stream, n_done)
+            self._take_stream(run, stream, rows)
+
+    @contextmanager
+    def _continued(
+        self,
+        arriving: Arriving,
+        labels: np.ndarray | None,
+        passage: Passage,
+        names: FeatureNames | None,
+        workers: Workers | None = None,
+    ) -> Iterator[tuple[Run, Passing, Stream]]:
+        """Yield a run, its rows and the stream that learns from them: a survey of the first rows begins a new one."""
+        before = self._stream
+        if before is None:
+            _, labels = self._coded(arriving.first_target(), labels)
+        else:
+            labels, names = before.labels, before.names or names
+        with closing(arriving.rows(self._loss, labels)) as rows:
+            if before is None:
+                fit = self._surveyed(rows, labels)
+                if passage.n_expected is not None:
+                    fit = replace(
+                        fit, config=replace(fit.config, half_life=fit.config.half_life_of(passage.n_expected))
+                    )
+            else:
+                rows.reach(passage.n_done + 1)
+                before.refuse_width(rows.shape[1])
+                fit = before.fit if passage.n_done else before.going_on(self._configuration_of(before))
+            with self._run(rows, workers) as run:
+                run.seconds.update(fit.seconds)
+                yield run, rows, Stream(fit, labels, names)
+
+    def _surveyed(self, rows: Passing, labels: np.ndarray | None) -> MissionFit:
+        """Survey the first rows, which stay for a second look, and return an empty model that is ready to train."""
+        rows.holds = True
+        is_sparse = rows.sparse_rows(slice(0, 0)) is not None
+        rows.reach(1)
+        first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
+        checked_target(first, self.loss_, LARGEST_TARGET)
+        if rows.shape[1] >= MOST_IDS and self.tail == "identity":
+            problem = "cannot be 'identity' with 64-bit ids as features: there are too many for a cell each"
+            raise StreamConfigError(problem, "tail", 'use tail="sketch", or create a store from the source')
+        with self._run(first, Here()) as run:
+            fit = self._begun(run, labels, is_stream=True)
+        rows.holds = False
+        return replace(fit, n_samples=0)
+
+    def _configuration_of(self, stream: Stream) -> Configuration:
+        """Return the configuration of a stream with the present parameters, before its survey."""
+        config = stream.fit.config
+        return self._configuration(config.data, config.model.n_outputs, is_stream=True)
+
+    def _take_stream(self, run: Run, stream: Stream, rows: Passing | None = None) -> None:
+        """Set the selection and the result of a stream so far, which further rows continue; `rows` have all arrived."""
+        if rows is not None:
+            run = run.over(rows)
+            self._take_names(rows)
+            if stream.names is not None:
+                stream.names.note_all(rows, stream.fit.state.keys)
+        self._stream = replace(stream, fit=replace(stream.fit, seconds=run.seconds, nbytes=run.nbytes))
+        self._take(run, self._stream.fit, names=stream.names)
+        if stream.labels is not None:
+            self.classes_ = stream.labels
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is a model from a stream, which `save` can store."""
+        return self._stream is not None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model learnt from streams to a file; `load` continues from it.
+
+        Raises
+        ------
+        RunError
+            The file cannot be written, or there is no such model: a `fit` to known rows cannot be continued.
+        """
+        if self._stream is None:
+            remedy = "use fit_source, partial_fit, or fit_blocks with an iterator"
+            raise RunError("only a model that learns from a stream can be saved to continue", str(path), remedy)
+        save_arrays(path, self._arrays_of(self._stream))
+
+    def _arrays_of(self, stream: Stream, **more: Any) -> dict[str, Any]:
+        """Return the complete state for continuing."""
+        here = ("client", "verbose", "schema")
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in here}
+        parameters["random_state"] = stream.fit.config.model.seed
+        if isinstance(self.class_weight, Mapping):
+            parameters["class_weight"] = list(self.class_weight.items())
+        names = [str(name) for name in self.feature_names_in_] if hasattr(self, "feature_names_in_") else None
+        return arrays_of(stream, parameters=parameters, loss=self.loss_, feature_names=names, **more)
+
+    def _save_so_far(self, checkpoint: Checkpoint, stream: Stream, n_done: int) -> None:
+        checkpoint.save(_STEP, self._arrays_of(stream, done=[n_done, *stream.fit.history.counted]))
+
+    def _resumed(self, checkpoint: Checkpoint) -> int:
+        """Restore the stream from before an interruption; return how many of its rows (or parts) were used."""
+        arrays = checkpoint.load(_STEP)
+        if arrays is None:
+            return 0
+        notes = notes_of(arrays, "checkpoint")
+        n_done, *counted = notes["done"]
+        stream = self._restored(arrays, notes)
+        history = replace(stream.fit.history, counted=(counted[0], counted[1]))
+        self._stream = replace(stream, fit=replace(stream.fit, history=history))
+        return int(n_done)
+
+    def _restored(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Stream:
+        """Return the stream that `_arrays_of` wrote; set its loss and classes."""
+        self.loss_ = notes["loss"]
+        given = {"is_stream": True, "nnz_per_row": notes["nnz_per_row"]}
+        stream = stream_of(arrays, notes, self._configuration(data_of(notes), notes["n_outputs"], **given))
+        if stream.fit.config.target.classes is not None:
+            self.classes_ = stream.fit.config.target.classes
+        return stream
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return a saved selector; it can predict, and `partial_fit` continues the training.
+
+        Raises
+        ------
+        RunError
+            The file does not exist, is damaged, or has a newer format.
+        """
+        arrays = load_arrays(path)
+        notes = notes_of(arrays, str(path))
+        parameters = notes["parameters"]
+        if isinstance(parameters.get("class_weight"), list):
+            parameters["class_weight"] = dict(parameters["class_weight"])
+        selector = cls(**parameters)
+        stream = selector._restored(arrays, notes)
+        rows = Gone(stream.fit.config.data, notes["feature_names"])
+        selector._take_names(rows)
+        with selector._run(rows, Here()) as run:
+            selector._take(run, stream.fit, names=stream.names)
+        selector._stream = stream
+        if stream.labels is not None:
+            selector.classes_ = stream.labels
+        return selector
 
     @property
     def response_losses(self) -> tuple[str, str]:
@@ -333,6 +731,54 @@ class Mission(LearnsFromStreams):
         if len(self.classes_) == 2:
             return "logistic", "logistic"
         return "multinomial", "multinomial" if self._loss.has_classes else "logistic"
+
+    @property
+    def _has_ids(self) -> bool:
+        """Whether features are ids, so that `coef_` covers only the selected ones."""
+        return vars(self).get("n_features_in_", 0) >= MOST_IDS - 1
+
+    def _respond(self, X: Any, response: Response) -> Any:
+        if isinstance(X, SparseSource):
+            parts = [response(self._predictor(block)) for block in X.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ)]
+            return np.concatenate(parts)
+        if self._has_ids:
+            raise StreamDataError("expected a sparse source, as in the fit: features are ids", "X", "pass a source")
+        return super()._respond(X, response)
+
+    def predictor(self) -> LinearPredictor:
+        """Return the object that computes the linear predictor; after a stream of ids its columns are ids."""
+        if not self._has_ids:
+            return super().predictor()
+        order = np.argsort(self.selected_)
+        return LinearPredictor(self.selected_[order], self.coef_[..., order].T, self.intercept_)
+
+    def _predictor(self, block: SparseBlock) -> np.ndarray:
+        """Return the linear predictor of a block's rows."""
+        coef = self.coef_ if self._has_ids else self.coef_[..., self.selected_]
+        return linear_predictor(block, self.selected_.astype(np.uint64), coef, self.intercept_)
+
+    def predictors_of(
+        self, source: SparseSource, keep: Callable[[SparseBlock], np.ndarray] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return targets, weights and linear predictors of the rows of a source, or of those that `keep` selects."""
+        found = []
+        for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
+            some = block if keep is None else rows_of(block, keep(block))
+            of_rows = np.ones(some.n_rows) if some.weight is None else some.weight
+            found.append((some.y, of_rows, self._predictor(some)))
+        y, weight, predictor = (np.concatenate(part) for part in zip(*found, strict=True))
+        return y, weight, predictor
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R², or the accuracy of a classifier; see `BaseSelector.score`.
+
+        For a sparse source, the rows' own targets and weights are used.
+        """
+        if not isinstance(X, SparseSource):
+            return super().score(X, y, sample_weight)
+        y, weight, predictor = self.predictors_of(X)
+        prediction = self.response(predictor)
+        return (accuracy if find_loss(self.loss_).is_classifier else r2)(y, prediction, weight)
 
 
 def _refuse_constant(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
