@@ -69,8 +69,9 @@ from daskfs.model_selection.comparing import (
     ranked,
 )
 from daskfs.model_selection.trees import Trees, notes_on_trees
-from daskfs.parameters import CV, Columns, CountOrCV, LossOf
+from daskfs.parameters import CV, Columns, LossOf
 from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.cross_validation import N_FOLDS, default_metric, default_sizes, folds_of
@@ -78,6 +79,7 @@ from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import gathered
+from daskfs.selectors.sized import SelectsSize
 
 MOST_COLUMNS, MANY_COLUMNS, FEW_ROWS = 1 << 22, 1_000, 1_000
 MOST_VALUES = 1 << 26
@@ -144,7 +146,7 @@ def choose(n_samples: int, n_features: int, n_classes: int, is_sparse: bool = Fa
     return Choice("fgm", "several classes: it fits them one-vs-rest on the same features and all rows")
 
 
-class Auto(BaseSelector):
+class Auto(SelectsSize, IncludesColumns):
     """Select the fewest features that predict as well as the best of several methods, or use the recommended method.
 
     The algorithm is that of the chosen method: see `daskfs.model_selection.auto`.
@@ -215,7 +217,6 @@ class Auto(BaseSelector):
     method = "auto"
     selector_: BaseSelector
 
-    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
     curves: bool = True
     goal: Literal["selection", "prediction"] = "selection"

@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 from daskfs.model_selection.base import MetaSelector
 from daskfs.parameters import Folds, RowGroups, Sizes, Text
-from daskfs.selectors.base import SIZE
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.cross_validation import N_FOLDS, SizeSearch
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe
+from daskfs.selectors.sized import SIZE
 
 
 class SelectionCV(MetaSelector):

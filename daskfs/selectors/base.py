@@ -11,7 +11,7 @@ Four parts do the work. They know no selector, and take values:
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskfs import errors, interrupts
@@ -37,9 +36,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
 from daskfs.matrix.target import doubt, kind_of_target
-from daskfs.metrics import accuracy, r2
 from daskfs.parameters import (
-    CV,
     Client,
     LossOf,
     MemoryLimit,
@@ -55,10 +52,9 @@ from daskfs.selectors.diagnostics.remarks import remarks_on
 from daskfs.selectors.diagnostics.signal_beyond import SignalBeyond, signal_beyond
 from daskfs.selectors.diagnostics.stand_ins import stand_ins
 from daskfs.selectors.fitted import Fitted
-from daskfs.selectors.inputs import check_width, columns_of, is_lazy, is_matrix, seed_of
+from daskfs.selectors.inputs import is_lazy, is_matrix, seed_of
 from daskfs.selectors.opening import Input, coded, kind_of_labels
-from daskfs.selectors.predicting import lazily, respond
-from daskfs.selectors.predictor import LinearPredictor
+from daskfs.selectors.predicting import lazily
 from daskfs.selectors.resulting import (
     NORMS,
     PENALTIES,
@@ -68,21 +64,13 @@ from daskfs.selectors.resulting import (
     result_of,
 )
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.cross_validation import SizeSearch
 from daskfs.selectors.shared.refit import (
     TOLERANCE,
     ClassFits,
-    MeanLoss,
-    SelectedFit,
     fit_each_class,
     fit_each_size,
-    refit_selected,
 )
-from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
-from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
-from daskfs.selectors.shared.samples import Recipe
-from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import say_compiling, shown
 
@@ -91,8 +79,6 @@ if TYPE_CHECKING:
 
 DataError = errors.DataError.about("shapes")
 
-SIZE, INCLUDED = "n_features_to_select", "always_include"
-"""Parameters of many selectors that are treated here, for all that declare them."""
 SILENT: Any = None
 """Stands in for the result when a fit is one of many."""
 SEPARATED = (
@@ -147,6 +133,8 @@ class BaseSelector(
     """Ridge of the fits of fewer features, see `fit_path`; None: chosen from the data."""
     _weighs_columns: ClassVar[bool] = False
     """Whether the selection of columns depends on `daskfs.matrix.base.Matrix.column_weights`."""
+    _takes_size: ClassVar[bool] = False
+    """Whether the number of features is a parameter."""
     is_silent: ClassVar[bool] = False
     """Whether this fit is one of many, and so makes no result and no warnings."""
 
@@ -183,13 +171,8 @@ class BaseSelector(
     def check_parameters(self) -> None:
         """Refuse invalid values and combinations of parameters; see `Parameters.check_parameters`."""
         super().check_parameters()
-        if self._chooses_size:
-            SizeSearch.of(getattr(self, SIZE)).check(self.n_included)
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
-        if self._chooses_size and self._units_by is not None:
-            remedy = "use SelectionCV(selector, sizes=[...])"
-            raise ConfigError(f"'cv' counts columns, and cannot be used with {self._units_by}", SIZE, remedy)
 
     @property
     def loss_choice(self) -> LossOf | None:
@@ -303,17 +286,15 @@ class BaseSelector(
         return replace(found, task=found.task + ahead)
 
     def _planned(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        """Return the plan of a fit, including the choice of the size and a refit if requested."""
-        if self._chooses_size:
-            search = SizeSearch.of(getattr(self, SIZE))
-            largest = search.sizes_of(shape.n_samples, shape.n_features, self.n_included)[-1]
-            found = search.plan(Recipe.of(self, n_features_to_select=largest), shape, limits)
-        else:
-            found, largest = self._plan(shape, limits), self._n_asked or 0
+        """Return the plan of a fit, including a refit if requested."""
+        return self._planned_refit(self._plan(shape, limits), self._n_asked or 0, shape, limits)
+
+    def _planned_refit(self, plan: SelectorPlan, n_selected: int, shape: DataShape, limits: Limits) -> SelectorPlan:
+        """Return a plan with the refit of so many features, if it is requested."""
         if not self._refits:
-            return found
-        text = f"{found.text}; then a refit ({self.refit}) on the selected features"
-        return replace(found, client=found.client + refit_budget(largest, shape, limits), text=text)
+            return plan
+        text = f"{plan.text}; then a refit ({self.refit}) on the selected features"
+        return replace(plan, client=plan.client + refit_budget(n_selected, shape, limits), text=text)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
         """Select features.
@@ -405,11 +386,8 @@ class BaseSelector(
     def fit_run(self, run: Run) -> Self:
         """Select on the matrix of a run, with the loss already settled for its target."""
         self._take_names(run.matrix)
-        if self._chooses_size:
-            self._fit_chosen_size(run)
-        else:
-            self._fit(run)
-            self._take_refit(run)
+        self._fit(run)
+        self._take_refit(run)
         return self
 
     @contextmanager
@@ -470,9 +448,14 @@ class BaseSelector(
     def is_nested(self) -> bool:
         """Whether one fit contains the selections of fewer features (see `fit_path`), with these parameters.
 
-        By default this is so if the method has no number of features, so that one fit has all that can be chosen.
+        By default it does if the method has no number of features, so that one fit has all that can be chosen.
         """
-        return SIZE not in self._parameter_owners
+        return not self._takes_size
+
+    @property
+    def _n_asked(self) -> int | None:
+        """Requested number of features; None if the method decides."""
+        return None
 
     def _path_order(self, run: Run) -> np.ndarray:
         """Return the columns of a fit in the order in which smaller selections take them."""
@@ -496,8 +479,8 @@ class BaseSelector(
         if not self.is_nested:
             return [self._of_size(size).fit_run(run.within(f"size-{size}")) for size in sizes]
         largest = self._of_size(sizes[-1]).fit_run(run)
-        order, is_asked = largest._path_order(run), SIZE in self._parameter_owners
-        smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or not is_asked} - {0})
+        order, is_open = largest._path_order(run), not self._takes_size
+        smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or is_open} - {0})
         penalty = PENALTIES[self.refit] if self._refits else {"ridge": self.ridge_of_path}
         penalty = penalty | {"free": largest.included_columns(run.matrix)}
         fits, found = [], dict[int, Self]()
@@ -511,44 +494,14 @@ class BaseSelector(
         return [found.get(min(size, len(order)), largest) for size in sizes]
 
     def _of_size(self, size: int) -> Self:
-        """Return a selector like this one that selects so many features, if it has such a parameter."""
-        found = copy(self)
-        if SIZE in self._parameter_owners:
-            found.n_features_to_select = size  # type: ignore[attr-defined]
-        return found
-
-    @property
-    def _chooses_size(self) -> bool:
-        """Whether cross-validation chooses the number of features."""
-        asked = getattr(self, SIZE, None)
-        return isinstance(asked, Mapping) or bool(asked == CV)
+        """Return a selector like this one that selects so many features, if their number is a parameter."""
+        return copy(self)
 
     def _refuse_second_look(self, where: str) -> None:
-        """Refuse the choice of the size, or a refit, when rows or columns can be read only once."""
+        """Refuse what reads rows or columns again, if they can be read only once."""
         if self._refits:
             problem = f"{self.refit!r} reads the selected columns of all rows again, but {where} only once"
             raise ConfigError(problem, "refit", "leave it out, or use fit")
-        if self._chooses_size:
-            problem = f"'cv' reads all rows several times, but {where} only once"
-            raise ConfigError(problem, SIZE, "set a number, or use fit")
-
-    def _fit_chosen_size(self, run: Run) -> None:
-        """Select as many features as cross-validation chooses."""
-        search, seed = SizeSearch.of(getattr(self, SIZE)), seed_of(self.random_state)
-        rows = run.over(weighted_rows(run.matrix))
-        largest = search.sizes_of(*rows.matrix.shape, self.n_included)[-1]
-        recipe = Recipe.of(self, n_features_to_select=largest, random_state=seed)
-        found = search.fit(rows, recipe, self.loss_, seed)
-        kept = {*self._parameter_owners, "is_silent"}
-        self.__dict__.update({name: value for name, value in vars(found.selector).items() if name not in kept})
-        self.n_features_to_select_, self.cv_results_ = found.size, found.curve.results()
-        chosen = {SIZE: found.size, "metric": found.curve.metric, **found.search.words()}
-        arguments = found.result_arguments
-        if self._refits:
-            arguments["notes"].append(
-                f"refit ({self.refit}): coef comes from a fit to the selected features only, in each fold too"
-            )
-        self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **arguments)
 
     def _set_selection(
         self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: Any, others: float = 0.0
@@ -595,36 +548,18 @@ class BaseSelector(
             found["loss"] = self.loss_
         return {name: value for name, value in found.items() if name not in ("client", "verbose", "schema")}
 
-    @property
-    def _n_asked(self) -> int | None:
-        """Requested number of features; None if the method decides."""
-        asked = getattr(self, "n_features_to_select", None)
-        return asked if isinstance(asked, int) else None
-
     def _shortfall(self) -> list[str]:
-        n_selected, asked = len(self.selected_), self._n_asked
-        if not n_selected:
-            return [Caution("no feature was selected")]
-        if isinstance(asked, int) and n_selected < asked:
-            return [Caution(f"{n_selected:,} of the {asked:,} features asked for were selected")]
-        return []
+        """Return a note if fewer features were selected than requested, or none."""
+        return [] if len(self.selected_) else [Caution("no feature was selected")]
 
     @property
     def n_included(self) -> int:
         """Number of columns that are given as always included."""
-        asked = getattr(self, INCLUDED) if INCLUDED in self._parameter_owners else None
-        return 0 if asked is None else int(np.asarray(asked, dtype=object).size)
+        return 0
 
     def included_columns(self, matrix: Matrix) -> np.ndarray:
         """Return the columns that are always included, with their groups; no refit penalises them."""
-        if not self.n_included:
-            return np.empty(0, np.int64)
-        columns = columns_of(getattr(self, INCLUDED), matrix.shape[1], matrix.names, INCLUDED)
-        groups = self._groups_of(matrix)
-        if groups is None:
-            return columns
-        held = [groups[g] for g in range(groups.n_groups) if np.isin(groups[g], columns).any()]
-        return np.unique(np.concatenate(held))
+        return np.empty(0, np.int64)
 
     def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
         """Return the groups of a matrix's columns; None without groups."""
@@ -692,130 +627,6 @@ class BaseSelector(
         if is_matrix(X):
             return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
         return super().transform(X)
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the selected features, in the order of the columns of `transform`.
-
-        Parameters
-        ----------
-        input_features : array-like of str, optional
-            Names of the columns of X, if they were not known in the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_selected,), str
-        """
-        names: np.ndarray
-        if self.encoder_ is None:
-            names = super().get_feature_names_out(input_features)
-        else:
-            if input_features is not None and list(input_features) != list(self.feature_names_in_):
-                raise DataError("input_features is not equal to feature_names_in_", "get_feature_names_out")
-            names = np.array(self.encoder_.feature_names, dtype=object)[self.get_support()]
-        if self.made_ is None:
-            return names
-        made = np.empty(len(self.made_.columns), dtype=object)
-        made[:] = self.made_.names([str(name) for name in names])
-        return made
-
-    def predict(self, X: Any) -> Any:
-        """Predict the target from the selected features: its mean, or the most probable label.
-
-        Parameters
-        ----------
-        X : as in `fit`
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), or a lazy Dask array or Series
-        """
-        check_is_fitted(self)
-        return self._respond(X, self.response)
-
-    @property
-    def response(self) -> Response:
-        """The function that `predict` applies to the linear predictor ``X @ coef_ + intercept_``."""
-        return mean_or_label(self.response_losses[0], getattr(self, "classes_", None))
-
-    @property
-    def response_losses(self) -> tuple[str, str]:
-        """The losses that define the mean or label, and the probabilities, as functions of the linear predictor."""
-        return self.loss_, self.loss_
-
-    @available_if(lambda selector: any(loss.is_classifier for loss in selector.possible_losses))
-    def decision_function(self, X: Any) -> Any:
-        """Return the linear predictor: with the logistic loss, the log-odds of the second class.
-
-        Parameters
-        ----------
-        X : as in `fit`
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes), or a lazy Dask collection
-        """
-        check_is_fitted(self)
-        is_pair = np.ndim(self.intercept_) > 0 and len(self.classes_) == 2
-        return self._respond(X, log_odds if is_pair else np.asarray)
-
-    @available_if(lambda selector: any(loss.has_probabilities for loss in selector.possible_losses))
-    def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each class, in the order of ``classes_``.
-
-        Parameters
-        ----------
-        X : as in `fit`
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or a lazy Dask array
-        """
-        check_is_fitted(self)
-        return self._respond(X, self._probabilities)
-
-    @property
-    def _probabilities(self) -> Response:
-        """The function that `predict_proba` applies to the linear predictor."""
-        return probabilities(self.response_losses[1], len(self.classes_))
-
-    def predictor(self) -> LinearPredictor:
-        """Return the object that computes ``X @ coef_ + intercept_`` from blocks of the columns that it lists."""
-        columns = np.flatnonzero(self.support_)
-        order = columns if self.made_ is None else np.argsort(self.selected_)
-        return LinearPredictor(columns, self.coef_[..., order].T, self.intercept_, self.made_)
-
-    def _respond(self, X: Any, response: Response) -> Any:
-        """Return a response to the linear predictor of every row; lazily if X is lazy."""
-        predictor, of_fit = self.predictor(), self._fitted_columns
-        columns = predictor.columns
-        if is_lazy(X):
-            of_row = np.full((1, *np.shape(predictor.intercept)), predictor.intercept)
-            return lazily(partial(respond, predictor, response), of_fit.lazy(X, columns), response(of_row))
-        if is_matrix(X):
-            check_width(X.shape[1], of_fit.n_columns)
-            return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])
-        if of_fit.encoder_for(X) is not None:
-            return response(np.asarray(predictor(of_fit.encoded(X, columns))))
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return response(np.asarray(predictor(X[:, columns])))
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R², the share of the target's variance that is explained, or the accuracy of a classifier.
-
-        Parameters
-        ----------
-        X : as in `fit`
-        y : array-like of shape (n_samples,)
-            None with a store that has a target.
-        sample_weight : array-like of shape (n_samples,), optional
-        """
-        if y is None and is_matrix(X):
-            y, sample_weight = X.read_target(slice(None)), X.read_weight(slice(None))
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        prediction = np.asarray(self.predict(X))
-        if find_loss(self.loss_).is_classifier:
-            return accuracy(np.asarray(y), prediction, weight)
-        return r2(np.asarray(y, dtype=float), prediction, weight)
 
     def stand_ins(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_stand_ins: int = 3) -> pd.DataFrame:
         """Return the columns that could replace the selected ones, and how much the loss would rise.
@@ -893,20 +704,6 @@ class BaseSelector(
         labels = getattr(self, "classes_", None)
         with self._opened(X, y, sample_weight, labels, is_first=False) as (matrix, _), self._run(matrix) as run:
             yield run
-
-    def _target_and_weight(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Return copies of the target and weights of all rows; two classes are learnt here and coded as -1 and +1."""
-        y, given = checked_target(matrix, self.loss_), matrix.read_weight(slice(None))
-        weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
-        if find_loss(self.loss_).is_classifier:
-            self.classes_ = classes_of(y[weight > 0.0], None)
-            y = np.where(y == self.classes_[1], 1.0, -1.0)
-        return np.array(y, dtype=np.float64), weight
-
-    def _refitted(self, run: Run, columns: np.ndarray, ridge: float | None = 0.0) -> SelectedFit:
-        """Return the fit of the loss, with at most two classes, on some columns only."""
-        positive = float(self.classes_[1]) if find_loss(self.loss_).is_classifier else None
-        return refit_selected(run, columns, MeanLoss(self.loss_, positive, ridge=ridge))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "coef_" in state:

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
 
+from daskfs.baselines.base import SizedBaseline
 from daskfs.baselines.standard_columns import (
     CACHE_NBYTES,
     StandardColumns,
@@ -22,8 +23,8 @@ from daskfs.baselines.standard_columns import (
 )
 from daskfs.kernels.glm.newton import Problem
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
-from daskfs.parameters import CountOrCV, LossOf, n_to_select
-from daskfs.selectors.base import SEPARATED, BaseSelector
+from daskfs.parameters import LossOf, n_to_select
+from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.rows import weighted_rows
@@ -53,7 +54,7 @@ class Selection(Record):
     n_passes: int
 
 
-class ColumnBaseline(BaseSelector):
+class ColumnBaseline(SizedBaseline):
     """Base class of the baselines that select a given number of columns. Subclasses define `_select`.
 
     Parameters
@@ -92,7 +93,6 @@ class ColumnBaseline(BaseSelector):
 
     score_kind = "standardised coefficient"
 
-    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "auto"
 
     @property

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csc_array, diags_array
 
+from daskfs.baselines.base import SizedBaseline
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import CountOrCV, Positive, n_to_select
-from daskfs.selectors.base import BaseSelector
+from daskfs.parameters import Positive, n_to_select
 from daskfs.selectors.fgm.loss_weight import default_C
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.record import Record
@@ -42,7 +42,7 @@ class LaidOut(NamedTuple):
     """Inverses of the standard deviations; 0 for a constant column."""
 
 
-class LinearBaseline(BaseSelector):
+class LinearBaseline(SizedBaseline):
     """Base class of l1-SVM, l1-LR, SGD-SLR and the group methods: fits of all columns on decreasing penalties.
 
     Bisection finds the first fit with at least `n_features_to_select` columns, and the columns with the largest
@@ -68,7 +68,6 @@ class LinearBaseline(BaseSelector):
 
     score_kind = "standardised coefficient"
 
-    n_features_to_select: CountOrCV | None = None
     C: Positive | None = None
     debias = False
 

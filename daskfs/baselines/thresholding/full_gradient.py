@@ -26,6 +26,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from daskfs.baselines.base import SizedBaseline
 from daskfs.kernels.baselines.hard_thresholding import IHT as IHT_CODE
 from daskfs.kernels.baselines.hard_thresholding import ITI as ITI_CODE
 from daskfs.kernels.baselines.hard_thresholding import PHT as PHT_CODE
@@ -33,8 +34,7 @@ from daskfs.kernels.baselines.hard_thresholding import accumulate, threshold
 from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
 from daskfs.losses import NUMBERS
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import Count, CountOrCV, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
-from daskfs.selectors.base import BaseSelector
+from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.configuration import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
@@ -46,7 +46,7 @@ GROWN = 100.0
 """Times the sum of squares of the target: larger residuals mean that the steps diverge, even before an overflow."""
 
 
-class FullGradient(BaseSelector):
+class FullGradient(SizedBaseline):
     """Base class of the methods that hold all rows in memory and take full gradient steps.
 
     Parameters
@@ -68,7 +68,6 @@ class FullGradient(BaseSelector):
 
     score_kind = "weight"
 
-    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "auto"
     step_size: Positive = 1.0
     n_steps: Count = 300

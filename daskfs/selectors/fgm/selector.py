@@ -57,7 +57,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.matrix.split import in_whole_groups
 from daskfs.matrix.streaming import pieces_of
-from daskfs.parameters import Columns, Count, CountOrCV, LossOf, Positive, Tolerance, n_to_select
+from daskfs.parameters import Columns, Count, LossOf, Positive, Tolerance, n_to_select
 from daskfs.result import Parent, columns_of_parents
 from daskfs.selectors.fgm.candidates import (
     NOTHING,
@@ -85,15 +85,17 @@ from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSet
 from daskfs.selectors.fgm.standardising import Scaling, column_moments
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.grouped import SelectsGroups
+from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.inputs import columns_of, seed_of
 from daskfs.selectors.resulting import Selection
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import BLOCK_VALUES, MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
+from daskfs.selectors.sized import SelectsSize
 
 
-class FGM(SelectsGroups):
+class FGM(SelectsGroups, SelectsSize, IncludesColumns):
     """Select the features that violate the optimality conditions most, in passes over blocks of columns.
 
     Parameters
@@ -230,7 +232,6 @@ class FGM(SelectsGroups):
     _takes_overlap = True
     _weighs_columns = True
 
-    n_features_to_select: CountOrCV | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, DUAL, several=True)] = "auto"
     C: Positive | Literal["validation"] | None = None

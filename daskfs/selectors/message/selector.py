@@ -85,6 +85,7 @@ from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import coefficient_norm
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.grouped import SelectsGroups
+from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.inputs import columns_of, is_lazy
 from daskfs.selectors.message.choices import Choices, SelectionSettings
 from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_norms, quantile
@@ -120,7 +121,7 @@ ALWAYS = 2.0  # stands in for an inclusion frequency when columns are sorted
 KEPT_NBYTES = 256 << 20  # limit of the arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
-class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
+class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
     """Select the features that most random row subsets select, and average the subsets' fits.
 
     Parameters

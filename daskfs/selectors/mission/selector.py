@@ -68,8 +68,9 @@ from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.passing import Passing
 from daskfs.metrics import accuracy, r2
-from daskfs.parameters import ClassWeights, Columns, Count, CountOrCV, LossOf, Positive, PowerOfTwo, Share, n_to_select
+from daskfs.parameters import ClassWeights, Columns, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.from_blocks import TakesRowBlocks
+from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.arriving import Arriving
 from daskfs.selectors.mission.configuration import DEFAULT_N_SELECTED, Configuration, n_outputs_of
@@ -96,6 +97,7 @@ from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
+from daskfs.selectors.sized import SelectsSize
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
 ConfigError, DataError = errors.ConfigError, errors.DataError
@@ -110,7 +112,7 @@ HEAD_ROWS = 128
 _STEP = "stream"
 
 
-class Mission(TakesRowBlocks):
+class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
     """Select the features with the largest weights, learnt row by row in constant memory for any number of features.
 
     Parameters
@@ -244,7 +246,6 @@ class Mission(TakesRowBlocks):
     _labels: np.ndarray | None = None
     """Labels of the classes in `class_weight`, during a fit to data in memory."""
 
-    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
     variant: Literal["active", "paper"] = "active"
     heap: bool = False

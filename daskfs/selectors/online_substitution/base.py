@@ -9,13 +9,15 @@ from annotated_types import Ge
 
 from daskfs.errors import ConfigError
 from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
-from daskfs.parameters import Count, CountOrCV, LossOf, NotNegative, Positive, Share, n_to_select
+from daskfs.parameters import Count, LossOf, NotNegative, Positive, Share, n_to_select
 from daskfs.selectors.from_blocks import TakesColumnBlocks
+from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.shared.elimination import order_of_removal
 from daskfs.selectors.shared.refit import FITTED_INSTEAD, Begun, MeanLoss
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.sized import SelectsSize
 
 MAX_DEFAULT_FEATURES = 100
 COLLINEARITY_TOL = 1e-3
@@ -23,6 +25,8 @@ LOSSES_TAKEN = ("squared", "logistic", "squared_hinge", "epsilon_insensitive")
 
 
 class SubstitutionSelector(
+    SelectsSize,
+    IncludesColumns,
     TakesColumnBlocks,
     renamed={
         "standardise": "standardize",
@@ -79,7 +83,6 @@ class SubstitutionSelector(
     score_kind = "loss increase"
     _weighs_columns = True
 
-    n_features_to_select: CountOrCV | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
     loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=LOSSES_TAKEN, several=True)] = "auto"
     n_epochs: Count = 3
