@@ -87,8 +87,8 @@ def test_pieces_and_resumed_models_are_the_same(n_hashes):
     """What a model is when it travels does not depend on the layout of its table."""
     X, y = rows_and_classes(1000)
     whole = fit(X, y, n_hashes=n_hashes, n_buckets=64)
-    shape = whole._stream.config.model
-    state = whole._stream.state
+    shape = whole._stream.fit.config.model
+    state = whole._stream.fit.state
     again = restored(shape, state).state()
     for name in ("keys", "classes", "weights", "touches", "cells", "thresholds"):
         np.testing.assert_array_equal(getattr(again, name), getattr(state, name))

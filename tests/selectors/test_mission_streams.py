@@ -117,7 +117,7 @@ def test_names_of_ids_come_back_without_a_second_pass():
 
 def test_a_table_of_names_is_bounded_by_the_active_features():
     selector = make().fit_source(Words(12_000))
-    assert len(selector._names_of_features.names) < 2600  # of 3,000 words: 5 active, up to 1,029 between two selections
+    assert len(selector._stream.names.names) < 2600  # of 3,000 words: 5 active, up to 1,029 between two selections
     without = make().fit_source(Words(2000, with_names=False))
     assert without.result_.table["name"].tolist() == [str(j) for j in without.selected_]
 

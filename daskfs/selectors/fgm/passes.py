@@ -161,11 +161,6 @@ class Passes:
         return units[kept], norms[kept]
 
     @property
-    def lowest_held_out(self) -> float:
-        """The lowest mean loss of the held-out rows, after any pass."""
-        return min((line.held_out_loss for line in self.history), default=float("inf"))
-
-    @property
     def gap(self) -> float:
         """Largest possible distance of the objective from the optimum over all columns, as a share of the objective."""
         objective = self.problem.objective

@@ -428,7 +428,7 @@ class FGM(SelectsGroups, SelectsSize, IncludesColumns):
         for factor in C_FACTORS:
             passes = self._passes(candidates, y, weight, held_out, factor * start, f"C-{factor:g}")
             passes.run()
-            self.C_losses_[factor * start] = passes.lowest_held_out
+            self.C_losses_[factor * start] = min((line.held_out_loss for line in passes.history), default=float("inf"))
             losses = list(self.C_losses_.values())
             if len(losses) - 1 - int(np.argmin(losses)) >= 2:
                 break

@@ -276,10 +276,6 @@ class Choices(Record):
         pairs = np.unique(np.stack([of_feature, self.ballots.selected]), axis=1)
         return np.bincount(pairs[0], minlength=len(self))
 
-    def are_constant(self, n_features: int) -> np.ndarray:
-        """Return which columns are constant on all subsets, shape (n_features,)."""
-        return np.bincount(self.constant, minlength=n_features) == len(self)
-
     def normal_equations(self, columns: np.ndarray) -> tuple[NormalEquations | None, np.ndarray]:
         """Return the normal equations of the subsets whose paths visited all columns, as `refit` in `subset` would.
 

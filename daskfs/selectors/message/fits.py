@@ -25,7 +25,7 @@ from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
 from daskfs.result import coefficient_norm
 from daskfs.selectors.message.choices import PAIRS, Choices, NormalEquations, SelectionSettings
-from daskfs.selectors.message.errors import of_differences, of_mean, of_median, scatter
+from daskfs.selectors.message.errors import of_mean, of_median, scatter
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import Derivatives, Gain, MaximumLikelihood, Point, of_one, standard_errors
@@ -211,10 +211,6 @@ class SubsetFits(ABC):
         step : str
             The second value of `averaged`.
         """
-
-    def errors_by_difference(self, step: str) -> np.ndarray:
-        """Return the standard errors of the same from the variation between the subsets' fits."""
-        return of_differences(self.estimates, step)
 
     def scatter(self, errors: np.ndarray, step: str) -> tuple[float, int]:
         """Return the variance between the subsets divided by that of the standard errors, and its df.

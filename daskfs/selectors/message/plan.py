@@ -471,17 +471,13 @@ def strided(matrix: Matrix, n_subsets: int) -> Matrix:
 
 def n_entries_of(matrix: Matrix) -> int | None:
     """Return the number of stored entries of the rows, or None if they are dense."""
-    counts = _entries_per_row(matrix)
+    counts = matrix.entry_counts(slice(None))
     return None if counts is None else int(counts.sum())
-
-
-def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
-    return matrix.entry_counts(slice(None))
 
 
 def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:
     """Return the number of entries of the largest subset; None if any subset is read as a dense block."""
-    counts = _entries_per_row(in_order)
+    counts = in_order.entry_counts(slice(None))
     if counts is None or subsets.settings.approx == "lsa":
         return None
     return _if_few(int(np.add.reduceat(counts, subsets.starts[:-1]).max()), subsets)

@@ -136,10 +136,6 @@ class Point(NamedTuple):
     coef: np.ndarray
     derivatives: np.ndarray
 
-    def is_at(self, lam: float, columns: np.ndarray, coef: np.ndarray) -> bool:
-        """Return whether this is the point with these coefficients."""
-        return self.lam == lam and np.array_equal(self.columns, columns) and np.array_equal(self.coef, coef)
-
     def coef_of(self, features: np.ndarray) -> np.ndarray:
         """Return the coefficients of features."""
         places = {int(column): place for place, column in enumerate(self.columns)}
@@ -263,7 +259,7 @@ def _certain(
         lam, coef = float(path.lambdas[-1]), path.coef[-1]
         if lam >= at.lam:
             return path, near, at
-        if not end.is_at(lam, path.entered, coef):
+        if end.lam != lam or not np.array_equal(end.columns, path.entered) or not np.array_equal(end.coef, coef):
             end = Point(lam, path.entered, coef, every.derivatives(path.entered, coef))
         joined = np.flatnonzero(_may_enter(path, near, at, end, is_open))
         if not len(joined):

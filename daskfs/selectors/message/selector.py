@@ -88,7 +88,7 @@ from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.inputs import columns_of, is_lazy
 from daskfs.selectors.message.choices import Choices, SelectionSettings
-from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_norms, quantile
+from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_differences, of_norms, quantile
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import (
@@ -438,7 +438,7 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
         notes += notes_on_choices(choices)
         counted = units.counted(choices)
         vote = count_votes(counted, units.n_units, self.tie).with_always(is_always)
-        is_constant = choices.are_constant(subsets.data.n_features)
+        is_constant = np.bincount(choices.constant, minlength=subsets.data.n_features) == len(choices)  # on all subsets
         self._check_always(units, is_always, is_constant, run.matrix)
         is_kept, fits = self._fits(vote, units, is_constant, parts, settings, notes)
         self._seen.parts.append(part)
@@ -549,7 +549,7 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
     def _errors(self, fits: SubsetFits, step: str) -> tuple[np.ndarray, float, list[str]]:
         """Return the standard errors of the average, their degrees of freedom, and the notes on them."""
         if self.std_errors == "subsets":
-            found = fits.errors_by_difference(step)
+            found = of_differences(fits.estimates, step)
             return found, len(fits.total) - 1.0, notes_on_errors(found, None)
         found = fits.errors(step)
         n_rows = float(fits.total.sum()) if self._loss.is_quadratic else math.inf

@@ -221,10 +221,6 @@ class Configuration:
         """Return the order of the rows in the passes."""
         return PassOrder(n_samples, self.block_rows, self.n_replicas, self.sync_every, self.model.seed)
 
-    def half_life_after(self, n_rows: int) -> float:
-        """Return the number of rows in which the tail halves, after so many rows."""
-        return self.half_life_of(n_rows) if self.is_growing else self.half_life
-
     def half_life_of(self, n_samples: int) -> float:
         """Return the number of rows in which the tail halves, for a pass of so many rows; infinite for never."""
         return math.inf if self.tail_half_life is None else self.tail_half_life * n_samples

@@ -102,12 +102,9 @@ class FeatureNames:
     def include(self, other: FeatureNames) -> None:
         """Add the names of another model that was trained in parallel."""
         for j, name in other.names.items():
-            self._take_other(j, name, other)
+            if self.names.get(j, name) != name or j not in self.names:
+                self._take(j, name, other._digests[j])
         self.collisions = dict(list({**other.collisions, **self.collisions}.items())[:MOST_COLLISIONS])
-
-    def _take_other(self, j: int, name: str, other: FeatureNames) -> None:
-        if self.names.get(j, name) != name or j not in self.names:
-            self._take(j, name, other._digests[j])
 
     def notes(self, selected: np.ndarray) -> list[str]:
         """Return the notes on the names of selected features."""

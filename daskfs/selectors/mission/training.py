@@ -122,7 +122,8 @@ class Training:
     def _end_block(self) -> None:
         """End the present block, if it has rows."""
         if self._n_in_block and not self.frozen:
-            self.model.end_block(self._n_in_block, self.config.half_life_after(self.n_rows))
+            half_life = self.config.half_life_of(self.n_rows) if self.config.is_growing else self.config.half_life
+            self.model.end_block(self._n_in_block, half_life)
         self._n_in_block = 0
 
 
