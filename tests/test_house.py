@@ -64,7 +64,7 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
     "selectors": [
         {"asy_os"},
         SYSTEMS - {"asy_os"},
-        {"from_blocks", "grouped"},
+        {"from_blocks", "grouped", "included", "sized"},
         {"base"},  # what every selector offers, from these parts
         {"fitted", "opening"},
         {"diagnostics", "predicting", "resulting"},
