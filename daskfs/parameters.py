@@ -5,8 +5,8 @@
 
 This line defines the argument of the constructor, its check and error message, the key of a pipeline file and its entry
 in the JSON Schema. The meaning of the parameter is documented only in the class's docstring. Ranges are declared with
-`annotated_types`, which pydantic reads too (it is not imported here). Names with an underscore are no
-parameters. The method `_check_combination` checks combinations of parameters.
+`annotated_types`, which pydantic reads too (it is not imported here). The method `_check_combination` checks
+combinations of parameters.
 
 A subclass inherits the parameters of its bases. ``fixed={"patience": 3}`` fixes the value of one and removes it from
 the constructor; ``renamed={"old": "new"}`` keeps an old name working.
@@ -262,7 +262,7 @@ class Parameters:
         own = [
             name
             for name, hint in inspect.get_annotations(cls).items()
-            if name in cls.__dict__ and name[0] != "_" and not str(hint).startswith("ClassVar")
+            if name in cls.__dict__ and not str(hint).startswith("ClassVar")
         ]
         for name, value in (fixed or {}).items():
             setattr(cls, name, value)

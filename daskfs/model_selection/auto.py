@@ -215,7 +215,6 @@ class Auto(SelectsSize, IncludesColumns):
     """
 
     method = "auto"
-    selector_: BaseSelector
 
     loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
     curves: bool = True

@@ -57,7 +57,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
 
@@ -241,9 +241,9 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
     score_kind = "weight"
     history_kind = "rows"
     _passes_once = True
-    _stream: Stream | None = None
+    _stream = cast("Stream | None", None)
     """The model that further rows continue, after a fit to rows that come once."""
-    _labels: np.ndarray | None = None
+    _labels = cast("np.ndarray | None", None)
     """Labels of the classes in `class_weight`, during a fit to data in memory."""
 
     loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
