@@ -11,6 +11,7 @@ import scipy.sparse
 from daskfs.errors import ConfigError, DataError, RunError, SelectionWarning
 from daskfs.selectors.mission.selector import Mission
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
+from daskfs.selectors.shared.rows import ingest_order
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
 from daskfs.sources.sparse.vw import VwSource
@@ -82,6 +83,20 @@ def test_a_source_is_learnt_from_as_its_rows_in_memory_are():
         found = make(**options).fit_source(source, n_samples=4000)
         assert_same_but_for_history(found, make(**options).partial_fit(source.csr(), source.y))
         np.testing.assert_allclose(found.predict(source.csr()), found.predict(source))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_one_pass_over_known_rows_learns_as_a_stream_of_them_does(loss):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((1500, 12))
+    y = 2.0 * X[:, 3] - X[:, 7] + rng.standard_normal(1500)
+    y = y if loss == "squared" else np.where(y > 0.0, 1.0, -1.0)
+    made = {"n_features_to_select": 3, "loss": loss, "refit": None, "n_buckets": 1024, "block_rows": 200}
+    order = ingest_order(1500, 0)
+    expected = Mission(**made).partial_fit(X[order], y[order])
+    found = Mission(**made, n_epochs=1).fit(X, y)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert found.intercept_ == expected.intercept_
 
 
 def test_where_all_columns_are_selected_each_has_its_own_coefficient(tmp_path):

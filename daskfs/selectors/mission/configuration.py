@@ -34,9 +34,9 @@ FEW = 1e6  # multiplications below which stochastic descent has too few rows to 
 ROWS_PER_COLUMN = 10  # with two classes; with less, they are linearly separable by chance
 
 PERIOD = 0.2
-"""Period of the falling learning rate, in epochs."""
-STREAM_PERIOD = 256
-"""Period of the falling learning rate of a stream: how often a feature occurs in it, on average.
+"""Period of the falling learning rate of several passes, in passes."""
+ONE_PASS_PERIOD = 256
+"""Period of the falling learning rate of one pass or a stream: how often a feature occurs in it, on average.
 
 Measured on planted and public data, dense and sparse, with periods of 64 to 4,096 and a constant rate.
 """

@@ -13,7 +13,7 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.inputs import columns_of
-from daskfs.selectors.mission.configuration import PERIOD, STREAM_PERIOD, Configuration
+from daskfs.selectors.mission.configuration import ONE_PASS_PERIOD, PERIOD, Configuration
 from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.model import Entries, ModelState, Standing, norms
 from daskfs.selectors.mission.plan import cuts_within, n_surveyed, plan_mission
@@ -201,11 +201,11 @@ def begin(
     if is_sparse:
         config = replace(config, nnz_per_row=survey.nnz_per_row)
         plan_mission(config, run.task_limit)
-    is_once, period = config.n_epochs == 1, math.inf
-    if config.is_stream and config.learning_rate is None and not config.model.is_in_sketch:
-        period = STREAM_PERIOD * survey.rows_per_occurrence
-    elif not is_once and not config.model.is_in_sketch:
+    is_once, period = config.n_epochs == 1, math.inf  # a stream is one pass
+    if not is_once and not config.model.is_in_sketch:
         period = PERIOD * run.shape.n_samples
+    elif config.learning_rate is None and not config.model.is_in_sketch:
+        period = ONE_PASS_PERIOD * survey.rows_per_occurrence
     rate, step_limit = config.rate_of(survey.squared_norm, is_constant=is_once or config.model.is_in_sketch)
     config = replace(
         config,

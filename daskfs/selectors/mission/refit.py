@@ -116,7 +116,7 @@ def _refit_by_descent(run: Run, fit: MissionFit) -> Refit:
     """Refit by stochastic descent on the weights of the selected features."""
     # The rate follows from the norms of the selected columns, since all other weights are fixed.
     config, n_samples, n_epochs = fit.config, run.shape.n_samples, fit.config.n_epochs
-    if n_epochs == 1 or config.model.is_in_sketch:  # the rate was constant and falls from here on
+    if n_epochs == 1 or config.model.is_in_sketch:  # the rate falls as that of several passes from here on
         config = replace(config, period=PERIOD * n_samples)
     norm = run.map("survey", mean_squared_norm, [first_rows(run, config.is_sparse)], fit.state.keys, run.keep(config))[
         0

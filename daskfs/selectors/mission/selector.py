@@ -44,7 +44,7 @@ With the default variant:
   features outside the active set accumulate updates from residuals that they never reduce.
 * The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
 * The rate is computed from the rows: c / mean ‖x‖². It falls as 1 / sqrt(1 + t / T): with several passes T is 0.2 n, in
-  a stream the number of rows in which a feature occurs 256 times, on average. It is constant in one pass over n rows.
+  one pass or a stream the number of rows in which a feature occurs 256 times, on average.
 * Step 6: a weight says what a feature carries in addition to all other active features, so that the features of a
   correlated bundle share it. If k is small, k of some 400 features are chosen by exact moments.
 * Step 7: without a refit, the weights of stochastic descent depend on how often a feature occurred.
@@ -142,9 +142,9 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
     n_epochs : int, optional
         Number of passes over the rows. Default: 5; 1 with the paper's variant.
     learning_rate : float, optional
-        Learning rate of the first row. Default: set from the mean squared norm of the rows, and falling with several
-        passes and in a stream. In a stream, a given rate is constant. With the paper's variant it is constant, and 0.5
-        by default unless the loss is squared or squared hinge.
+        Learning rate of the first row. Default: set from the mean squared norm of the rows, and falling. A given rate
+        falls in several passes, and is constant in one pass and in a stream. With the paper's variant it is constant,
+        and 0.5 by default unless the loss is squared or squared hinge.
     intercept_rate : float, optional
         Learning rate of the intercept, as a share of `learning_rate`. Default: 0.01; with the paper's variant 0, which
         there means no intercept.
