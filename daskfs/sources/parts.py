@@ -19,9 +19,8 @@ from daskfs.sources.base import NotInPartsError, Source, SourceBlock, attempted,
 from daskfs.sources.constants import Constants
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.store.kept import KeptSteps
-from daskfs.store.sorted_runs import DensePart, SortedRunWriter
-from daskfs.store.sparse.part_writer import PartWriter, SparsePart
 from daskfs.store.whole_writer import WholeWriter
+from daskfs.store.written_part import PartWriter, WrittenPart
 from daskfs.watching.base import Progress
 
 MAX_BLOCK_NBYTES = 32 * 2**20
@@ -115,7 +114,7 @@ def write_in_parts(
             progress.advance(found[k]["n_rows"] if k else 0)
         writer.source = found.pop(0)["source"]
         results = [found[k] for k in sorted(found)]
-        written = [(SparsePart if rows.is_sparse else DensePart)(writer.kept.folder, one) for one in results]
+        written = [WrittenPart(writer.files, one) for one in results]
         for part, result in zip(written, results, strict=True):
             constants.merge_features(result["constants"])
             constants.update_target(part)
@@ -172,7 +171,7 @@ def _encoded(rows: Source, files: Any, prefix: str, limit: int, part: tuple[int,
         return {"source": described(rows), "files": {}}
     number, place = part
     name, constants = f"{prefix}{number}-", Constants()
-    writer = PartWriter(files, name, 3 * limit // 4) if rows.is_sparse else SortedRunWriter(files, name)
+    writer = PartWriter(files, name, 3 * limit // 4)
     for block in blocks_of(rows, files.dtype, limit, place):
         interrupts.check()
         try:

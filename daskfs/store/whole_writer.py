@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.errors import StoreError
 from daskfs.files import location
@@ -23,11 +23,14 @@ from daskfs.store.header import versions
 from daskfs.store.kept import KeptSteps
 from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
-from daskfs.store.row_order import draw_seed, stored_order
+from daskfs.store.row_order import draw_seed, keys_of, stored_order
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spec import StoreSpec
 from daskfs.store.unfinished import DISK_FULL, ROWS, explained_disk_full
+from daskfs.store.written_part import WrittenPart
 from daskfs.watching.base import Progress, Silent
+
+DataError = errors.DataError.about("shapes")
 
 
 class WholeWriter(ABC):
@@ -82,7 +85,6 @@ class WholeWriter(ABC):
                 self.notes += self._site.notes
                 self._group = self._site.new_group()
                 self._vectors = RowVectors(tuple(spec.target_names), spec.has_weight, tuple(spec.label_names))
-                self._keys: list[np.ndarray] = [np.empty(0)]
                 self._workers: Workers = Here()
                 folder = self._site.folder / ROWS
                 folder.mkdir(exist_ok=True)
@@ -91,7 +93,6 @@ class WholeWriter(ABC):
                     self.random_state = self.kept.identity["random_state"]
                 self.prefix = f"{self.kept.attempt}-"
                 self._prepare()
-                self._rng = np.random.default_rng(self.random_state)
         except BaseException:
             if is_begun:
                 self._site.remove()
@@ -111,6 +112,47 @@ class WholeWriter(ABC):
     def _prepare(self) -> None:
         """Create what is needed to accept rows."""
 
+    def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
+        """Append the next rows of the source.
+
+        Parameters
+        ----------
+        block : RowBlock, SourceBlock or SparseBlock
+            For dense stores with X of shape (n_rows, n_features), dense or sparse; y of shape (n_rows,) or (n_rows,
+            n_targets); weight of shape (n_rows,). Values are copied, so that buffers may be reused.
+        labels : dict of str to array of str, optional
+            Default: those of the block.
+
+        Raises
+        ------
+        DataError
+            A value that does not fit, or features that do not ascend within a row, with the place.
+        StoreError
+            The disk is full.
+        """
+        with self._explain_disk_full():
+            n_rows = self._checked_length(block)
+            if block.start != self._n_rows:
+                raise DataError(f"expected rows from {self._n_rows} on, found {block.start}", "X", "write in order")
+            self._is_whole = False
+            self._vectors.append(block, n_rows, labels, self._n_rows)
+            self._add(block)
+            self._is_whole = True
+
+    @abstractmethod
+    def _checked_length(self, block: Any) -> int:
+        """Return the number of rows in a block; refuse it if it has another shape than the store."""
+
+    @abstractmethod
+    def _add(self, block: Any) -> None:
+        """Append the rows of a block, and count them."""
+
+    def take_written(self, parts: Sequence[WrittenPart]) -> None:
+        """Append all rows of the source at once, as written by tasks: its parts, in its order."""
+        for part in parts:
+            self._vectors.append(part, part.n_rows, None, self._n_rows)
+            self._n_rows += part.n_rows
+
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -124,7 +166,6 @@ class WholeWriter(ABC):
                     self._finish()
                 is_done = True
         finally:
-            self._keys = []
             self._let_go()
             if not is_done:
                 with interrupts.held():
@@ -147,15 +188,12 @@ class WholeWriter(ABC):
         (self._site.folder / ENCODER).write_bytes(content)
         return source | {ENCODER_DIGEST: hashlib.sha256(content).hexdigest()}
 
-    @abstractmethod
-    def _let_go(self) -> None:
-        """Release files and memory."""
+    def _let_go(self) -> None:  # noqa: B027
+        """Release memory that is not needed once rows are written, or not written."""
 
     def _stored_order(self) -> np.ndarray | None:
-        """Return the source row of each stored row, from the keys of all rows; None if the order is the same."""
-        order = stored_order(np.concatenate(self._keys)) if self.spec.shuffle else None
-        self._keys = []
-        return order
+        """Return the source row of each stored row; None if the order is the same."""
+        return stored_order(keys_of(self.random_state, 0, self._n_rows)) if self.spec.shuffle else None
 
     def _common_header(self) -> dict[str, Any]:
         """Return the header fields that dense and sparse stores have in common."""

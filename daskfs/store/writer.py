@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,18 @@ from daskfs.errors import PlanError
 from daskfs.objects.path import ObjectPath
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
+from daskfs.store.dense_runs import DenseBuffer, DenseFiles, DenseRuns, sort_dense_run, store_bands
 from daskfs.store.header import ANNOTATION_DTYPES, FORMAT_VERSION, StoreHeader, content_digest
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
-from daskfs.store.row_order import taken
-from daskfs.store.sorted_runs import (
-    DensePart,
-    RowSorter,
-    SortedRunFiles,
-    SortedRuns,
-    bands_of,
-    gather,
-    put_in_order,
-    store_bands,
-)
+from daskfs.store.row_order import PIECE_NBYTES, taken
+from daskfs.store.row_sorter import RowSorter
 from daskfs.store.spec import StoreSpec
 from daskfs.store.stored_arrays import seal, tables_of
 from daskfs.store.tables import CLASSES, STATISTICS, consolidate
 from daskfs.store.unfinished import disk_full
 from daskfs.store.whole_writer import WholeWriter
+from daskfs.store.written_part import WrittenPart
 from daskfs.watching.base import Progress
 
 DataError = errors.DataError.about("shapes")
@@ -161,8 +153,8 @@ class StoreWriter(WholeWriter):
         self._block: np.ndarray | None = None
         self._n_filled = 0
         self._bands: BandWriter | None = None
-        self._sorter: RowSorter | None = None
-        self._sorted_runs: SortedRuns | None = None
+        self._sorter: RowSorter[DenseBuffer] | None = None
+        self._sorted_runs: DenseRuns | None = None
         if not self.spec.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
         if self._bands is not None or self._resident is not None:
@@ -171,60 +163,40 @@ class StoreWriter(WholeWriter):
         if self.spec.shuffle and self.n_samples is not None:
             nbytes = self.n_samples * self._row_nbytes
             self._check_disk(nbytes if nbytes > memory_nbytes else 0)
-        self._sorter = RowSorter(self._run_files(memory_nbytes), self._block_rows, self.n_samples)
+        files = self._run_files(memory_nbytes)
+        n_rows = max(self._block_rows, files.run_rows)
+        n_rows = n_rows if self.n_samples is None else min(n_rows, self.n_samples)
+        self._sorter = RowSorter(DenseBuffer(files, n_rows), "", self.random_state)
 
-    def _run_files(self, nbytes: int) -> SortedRunFiles:
+    def _run_files(self, nbytes: int) -> DenseFiles:
         n_rows = max(1, nbytes // max(1, self._row_nbytes))
-        return SortedRunFiles(self.kept.folder, tuple(self.feature_names), self.dtype, n_rows)
+        return DenseFiles(self.kept.folder, tuple(self.feature_names), self.dtype, n_rows)
 
-    def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
-        """Append the next rows of the source.
+    def _checked_length(self, block: Any) -> int:
+        shape = block.X.shape
+        if len(shape) != 2 or shape[1] != self.n_features:
+            raise DataError(f"expected {self.n_features} columns, found shape {shape}", "X")
+        if self.n_samples is not None and self._n_rows + shape[0] > self.n_samples:
+            raise self._wrong_length(f"at least {self._n_rows + shape[0]}")
+        return int(shape[0])
 
-        Parameters
-        ----------
-        block : RowBlock or SourceBlock
-            With X of shape (n_rows, n_features), dense or sparse; y of shape (n_rows,) or (n_rows, n_targets); weight
-            of shape (n_rows,). Values are copied, so that buffers may be reused.
-        labels : dict of str to array of str, optional
-            Default: those of the block.
-
-        Raises
-        ------
-        DataError
-            A value that does not fit, with the column's name and the row's number.
-        StoreError
-            The disk is full.
-        """
-        with self._explain_disk_full():
-            X = block.X
-            if X.ndim != 2 or X.shape[1] != self.n_features:
-                raise DataError(f"expected {self.n_features} columns, found shape {X.shape}", "X")
-            if block.start != self._n_rows:
-                raise DataError(f"expected rows from {self._n_rows} on, found {block.start}", "X", "write in order")
-            if self.n_samples is not None and block.start + X.shape[0] > self.n_samples:
-                raise self._wrong_length(f"at least {block.start + X.shape[0]}")
-            self._is_whole = False
-            self._vectors.append(block, X.shape[0], labels, self._n_rows)
-            start = 0
-            while start < X.shape[0]:
-                rows = slice(start, start + self._block_rows - self._n_filled)
-                start += self._convert(X[rows]) if self._resident is None else self._pass(len(X[rows]))
-            self._is_whole = True
+    def _add(self, block: Any) -> None:
+        X, start = block.X, 0
+        while start < X.shape[0]:
+            rows = slice(start, start + self._block_rows - self._n_filled)
+            start += self._convert(X[rows]) if self._resident is None else self._pass(len(X[rows]))
 
     @property
-    def files(self) -> SortedRunFiles:
+    def files(self) -> DenseFiles:
         """Files that tasks write the rows to, in runs that they sort later."""
         return self._run_files(self.memory_limit // 3)
 
-    def take_written(self, parts: Sequence[DensePart]) -> None:
+    def take_written(self, parts: Sequence[WrittenPart]) -> None:
         """Append all rows of the source at once, as written by tasks: its parts, in its order."""
-        for part in parts:
-            self._vectors.append(part, part.n_rows, None, self._n_rows)
-            self._n_rows += part.n_rows
+        super().take_written(parts)
         if self.spec.shuffle:
             self._check_disk(self._n_rows * self._row_nbytes)
-        sorted_runs = [sorted_run for part in parts for sorted_run in part.sorted_runs]
-        self._sorted_runs = SortedRuns(self.files, sorted_runs, self.random_state)
+        self._sorted_runs = DenseRuns(self.files, [sorted_run for part in parts for sorted_run in part.sorted_runs])
 
     def _pass(self, n_rows: int) -> int:
         """Process resident rows, one complete block at a time."""
@@ -257,19 +229,20 @@ class StoreWriter(WholeWriter):
 
     def _new_block(self) -> np.ndarray:
         """Return the buffer in which rows are collected for the statistics; the sorter's own, if there is one."""
-        if self._sorter is not None:
-            return self._sorter.room()
-        return np.empty((self._block_rows, self.n_features), self.dtype)
+        if self._sorter is None:
+            return np.empty((self._block_rows, self.n_features), self.dtype)
+        buffer = self._sorter.buffer
+        if buffer.n_rows + self._block_rows > len(buffer.rows) != self.n_samples:
+            self._sorter.end_run()
+        return buffer.rows[buffer.n_rows : buffer.n_rows + self._block_rows]
 
     def _take_block(self, block: np.ndarray) -> None:
         rows = block[: self._n_filled]
         self._statistics.update(rows)
-        keys = self._rng.random(len(rows)) if self.spec.shuffle else np.empty(0)
-        self._keys.append(keys)
         if self._bands is not None:
             self._bands.write(rows)
         elif self._sorter is not None:
-            self._sorter.append(len(rows), keys)
+            self._sorter.buffer.n_rows += len(rows)
         self._block, self._n_filled = None, 0
 
     def _let_go(self) -> None:
@@ -280,8 +253,6 @@ class StoreWriter(WholeWriter):
             self._take_block(self._block)
         if self.n_samples not in (None, self._n_rows):
             raise self._wrong_length(str(self._n_rows))
-        if self._sorted_runs is not None and self.spec.shuffle:
-            self._keys.append(self._rng.random(self._n_rows))
         order = self._stored_order()
         self._write_matrix(order)
         header = self._header()
@@ -297,37 +268,58 @@ class StoreWriter(WholeWriter):
 
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
+        order = np.arange(self._n_rows) if order is None else order
         if self._sorted_runs is not None:
-            self._store_sorted_runs(bands, self._sorted_runs, np.arange(self._n_rows) if order is None else order)
-        elif self._sorter is not None:
+            self._store_sorted_runs(bands, self._sorted_runs, order)
+        elif self._bands is None:
             self.progress.start("tiles", self._n_rows)
-            for n_rows in self._sorter.write(np.arange(self._n_rows) if order is None else order, bands):
+            for n_rows in self._write_bands(bands, order):
                 self.progress.advance(n_rows)
-            self.progress.finish()
-        elif self._resident is not None and order is not None:
-            self.progress.start("tiles", self._n_rows)
-            for rows in taken(self._resident, order):
-                bands.write(rows)
-                self.progress.advance(len(rows))
             self.progress.finish()
         bands.close()
         shutil.rmtree(self.kept.folder, ignore_errors=True)
         self._layout = bands.layout
 
-    def _store_sorted_runs(self, bands: BandWriter, sorted_runs: SortedRuns, order: np.ndarray) -> None:
+    def _write_bands(self, bands: BandWriter, order: np.ndarray) -> Iterator[int]:
+        """Write the tiles of all rows from this process, and yield how many rows were written."""
+        if self._sorter is None or not self._sorter.sorted_runs:
+            in_memory = self._sorter.buffer.rows if self._resident is None and self._sorter else self._resident
+            assert in_memory is not None
+            for rows in taken(in_memory, order, min(PIECE_NBYTES, in_memory.nbytes // 8)):
+                bands.write(rows)
+                yield len(rows)
+            return
+        self._sorter.end_run()
+        sorted_runs = DenseRuns(self.files, self._sorter.sorted_runs)
+        self._let_go()
+        for band in sorted_runs.bands(order, self._ends_of_bands(bands)):
+            for place, rows in sorted_runs.gathered(band):
+                bands.put(place, rows)
+            bands.end_band()
+            yield band.stop - band.start
+
+    def _ends_of_bands(self, bands: BandWriter) -> list[int]:
+        starts = range(0, max(1, self._n_rows), bands.height)
+        return [min(start + bands.height, self._n_rows) for start in starts]
+
+    def _store_sorted_runs(self, bands: BandWriter, sorted_runs: DenseRuns, order: np.ndarray) -> None:
+        """Sort the runs that tasks have written, and write the tiles of all rows, in tasks."""
         map_blocks = self._workers.map_blocks
         self.progress.start("tiles", 2 * self._n_rows)
-        n_parts = len(sorted_runs.parts)
-        found: list[list[BlockStatistics]] = [[] for _ in range(n_parts)]
-        sort = {"name": "ingest-sort", "shared": (sorted_runs, self._block_rows)}
-        for k, found[k] in map_blocks(put_in_order, range(n_parts), **sort):  # type: ignore[arg-type]
-            self.progress.advance(sorted_runs.parts[k].n_rows)
-        for block in chain.from_iterable(found):
-            self._statistics.merge(block)
-        first, *others = bands_of(sorted_runs, order, bands.height)
-        gather(sorted_runs, first, bands.put)  # its values determine the codec
+        runs, statistics = list(sorted_runs.runs), dict[int, list[BlockStatistics]]()
+        shared: tuple[Any, ...] = (sorted_runs, self.random_state, self._block_rows)
+        for k, found in map_blocks(sort_dense_run, range(len(runs)), name="ingest-sort", shared=shared):
+            runs[k], statistics[k] = found
+            self.progress.advance(runs[k].n_rows)
+        for k in range(len(runs)):
+            for block in statistics[k]:
+                self._statistics.merge(block)
+        sorted_runs = DenseRuns(self.files, runs)
+        first, *others = sorted_runs.bands(order, self._ends_of_bands(bands))
+        for place, rows in sorted_runs.gathered(first):  # its values determine the codec
+            bands.put(place, rows)
         bands.close()
-        self.progress.advance(len(first.source_rows))
+        self.progress.advance(first.stop)
         n_together = -(-len(others) // _MOST_TASKS) or 1
         tasks = [others[start : start + n_together] for start in range(0, len(others), n_together)]
         shared = (sorted_runs, self._site.folder, bands.layout)

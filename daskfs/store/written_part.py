@@ -1,4 +1,4 @@
-"""Targets, weights and labels of the rows that a task has encoded from a part of a source, in files of the task."""
+"""The rows that a task has encoded from a part of a source, in files of the task: runs, vectors and names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,52 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.store.kept import files_of
 from daskfs.store.plain_files import write_array
+from daskfs.store.row_sorter import RowSorter
+from daskfs.store.sparse.merging import Collisions, NameGatherer, NameRun
+
+
+class PartWriter:
+    """Writes the rows of a part in their order, with targets, weights, labels and the names of entries.
+
+    Parameters
+    ----------
+    files : DenseFiles or EntryFiles
+    prefix : str
+        Common prefix of its files.
+    memory_limit : int
+        Memory for all arrays, in bytes.
+    """
+
+    def __init__(self, files: Any, prefix: str, memory_limit: int) -> None:
+        self._folder, self._prefix = files.folder, prefix
+        self._sorter = RowSorter(files.buffer(), prefix)
+        self._names = NameGatherer(files.folder, f"{prefix}names", memory_limit // 8)
+        self._vectors = PartVectors(files.folder, prefix)
+
+    def write(self, block: Any) -> None:
+        """Append the rows of a `SourceBlock` or `SparseBlock`, which are copied.
+
+        Raises
+        ------
+        DataError
+            A value that does not fit the dtype, or features that do not ascend.
+        """
+        self._sorter.add(block)
+        self._names.add(getattr(block, "names", None))
+        self._vectors.append(block)
+
+    def finish(self) -> dict[str, Any]:
+        """Write the remaining rows; return the argument of `WrittenPart`."""
+        self._sorter.end_run()
+        return {
+            "runs": [list(sorted_run) for sorted_run in self._sorter.sorted_runs],
+            "names": [list(run) for run in self._names.finish()],
+            "collisions": self._names.collisions.arguments,
+            **self._vectors.finish(),
+            "files": files_of(self._folder, self._prefix),
+        }
 
 
 class PartVectors:
@@ -26,16 +71,16 @@ class PartVectors:
         self._folder, self._prefix, self._n_rows = folder, prefix, 0
         self._vectors: dict[str, list[np.ndarray]] = {}
 
-    def append(self, block: Any, n_rows: int) -> None:
-        """Append those of a block of `n_rows` rows, which are copied."""
-        self._n_rows += n_rows
+    def append(self, block: Any) -> None:
+        """Append those of a block, which are copied."""
+        self._n_rows += block.n_rows
         labels = {f"label {name}": texts for name, texts in block.labels.items()}
         for name, values in ({"y": block.y, "weight": block.weight} | labels).items():
             if values is not None:
                 self._vectors.setdefault(name, []).append(np.array(values))
 
     def finish(self) -> dict[str, Any]:
-        """Write the files; return the argument of `WrittenPart`."""
+        """Write the files; return facts on them for `WrittenPart`."""
         texts = []
         for name, pieces in self._vectors.items():
             values = np.concatenate(pieces)
@@ -51,18 +96,29 @@ class PartVectors:
 
 
 class WrittenPart:
-    """Targets, weights and labels of a part, read from its files.
+    """The rows of a part, read from its files.
 
     Parameters
     ----------
-    folder : Path
+    files : DenseFiles or EntryFiles
     facts : mapping
-        Result of `PartVectors.finish`.
+        Result of `PartWriter.finish`.
+
+    Attributes
+    ----------
+    n_rows : int
+    sorted_runs : list of DenseRun or EntryRun
+        In the source's order.
+    names : list of NameRun
+    collisions : Collisions
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        self._folder, self._facts = folder, facts
+    def __init__(self, files: Any, facts: Mapping[str, Any]) -> None:
+        self._folder, self._facts = files.folder, facts
         self.n_rows: int = facts["n_rows"]
+        self.sorted_runs = [files.run_of(fields) for fields in facts["runs"]]
+        self.names = [NameRun(*fields) for fields in facts["names"]]
+        self.collisions = Collisions(*facts["collisions"])
 
     @cached_property
     def y(self) -> np.ndarray | None:

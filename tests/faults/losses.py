@@ -600,10 +600,10 @@ def drive(name: str, folder: Path, trial: Path, at: int) -> None:
     Checkpoint.save = save  # type: ignore[method-assign, assignment]
     with _threads(name) as workers, counting(moments):
         if name == "ingest":
-            from daskfs.store import sorted_runs
+            from daskfs.store.written_part import PartWriter
 
-            written = sorted_runs.SortedRunWriter.write
-            sorted_runs.SortedRunWriter.write = lambda *a: (moments.count(), written(*a))[1]  # type: ignore[method-assign]
+            written = PartWriter.write
+            PartWriter.write = lambda *a: (moments.count(), written(*a))[1]  # type: ignore[method-assign]
         found = run_job(name, folder, trial, workers)
         (trial / "found.part").write_bytes(pickle.dumps((found, moments.n)))
         (trial / "found.part").rename(trial / "found")

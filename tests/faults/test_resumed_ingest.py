@@ -17,7 +17,8 @@ from daskfs.errors import StoreError, StoreExistsError
 from daskfs.files import LockOwner
 from daskfs.sources import parts as ingest_parts
 from daskfs.store.manifest import LOCK
-from daskfs.store.sparse import sorted_runs, writer
+from daskfs.store.sparse import writer
+from daskfs.store.sparse.entry_runs import EntryFiles
 from tests.faults.kills import command
 from tests.faults.storms import environment
 from tests.refusals import refused
@@ -167,18 +168,18 @@ def test_what_another_ingest_has_begun_is_not_gone_on_from(either, tmp_path, mon
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(source, tmp_path, monkeypatch):
-    write_rows, n_left = sorted_runs.write_rows, [3]
+    write, n_left = EntryFiles.write, [3]
 
     def full(*args):
         n_left[0] -= 1
         if n_left[0] < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write_rows(*args)
+        return write(*args)
 
-    monkeypatch.setattr(sorted_runs, "write_rows", full)
+    monkeypatch.setattr(EntryFiles, "write", full)
     with refused(StoreError, "stores", at="s.zarr", naming=["full"]):
         daskfs.ingest(source, tmp_path / "s.zarr")
-    monkeypatch.setattr(sorted_runs, "write_rows", write_rows)
+    monkeypatch.setattr(EntryFiles, "write", write)
     monkeypatch.setattr(writer, "write_files", lambda *args: full())
     with refused(StoreError, "stores", at="s.zarr", naming=["full"]):
         daskfs.ingest(source, tmp_path / "s.zarr")

@@ -158,7 +158,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_changes_while_it_is_read_is_refused(workshop, kind, file, change, monkeypatch):
-    from daskfs.store.sparse.part_writer import PartWriter
+    from daskfs.store.written_part import PartWriter
 
     write, n_written = PartWriter.write, []
 

@@ -15,8 +15,9 @@ import pytest
 from daskfs.errors import DataError, PlanError, StoreError, StoreExistsError, StoreFormatError
 from daskfs.matrix.blocks import RowBlock
 from daskfs.store.band_writer import BandWriter
+from daskfs.store.dense_runs import DenseFiles
 from daskfs.store.feature_store import open_store
-from daskfs.store.sorted_runs import RowSorter, SortedRunFiles
+from daskfs.store.row_sorter import RowSorter
 from daskfs.store.writer import StoreWriter
 from tests.processes import Process
 from tests.refusals import refused
@@ -33,13 +34,13 @@ def write_rows(writer, X):
 def spilled(monkeypatch):
     """Names of the runs that were written."""
     found = []
-    write = SortedRunFiles.write
+    write = DenseFiles.write
 
-    def recorded(self, name, pieces):
+    def recorded(self, name, *rows):
         found.append(name)
-        write(self, name, pieces)
+        write(self, name, *rows)
 
-    monkeypatch.setattr(SortedRunFiles, "write", recorded)
+    monkeypatch.setattr(DenseFiles, "write", recorded)
     return found
 
 
@@ -226,7 +227,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(make_store, matrix, tmp_path, mo
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    owner, name = (RowSorter, "_end_run") if place == "rows" else (BandWriter, "end_band")
+    owner, name = (RowSorter, "end_run") if place == "rows" else (BandWriter, "end_band")
     monkeypatch.setattr(owner, name, full)
     with pytest.raises(StoreError, match=r"the disk is full .*; [\d,]+ bytes are needed.*free disk space"):
         make_store(matrix, memory_limit=16 * KIBI)

@@ -17,9 +17,10 @@ import numpy as np
 from daskfs.kernels.blocks.column_totals import add_to_totals
 from daskfs.store.kept import files_of
 from daskfs.store.plain_files import write_array
-from daskfs.store.sparse.encoding import Group, encoded_blocks, gathered
+from daskfs.store.row_sorter import Band
+from daskfs.store.sparse.encoding import encoded_blocks
+from daskfs.store.sparse.entry_runs import NO_VALUES, EntryRuns
 from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length, column_type
-from daskfs.store.sparse.sorted_runs import NO_VALUES, SortedRuns
 from daskfs.store.sparse.vectors import VectorWriter
 
 N_TOTALS = 6
@@ -29,17 +30,6 @@ _FILES_AT_ONCE, _NUMBERS_AT_ONCE = 4, 1 << 18
 def block_type(values: str) -> np.dtype:
     """Return the dtype of values that are stored in this way; see `SparseHeader`."""
     return np.dtype("i1" if values == "ones" else values)
-
-
-class GroupItem(NamedTuple):
-    """Blocks of stored rows that one task gathers."""
-
-    number: int
-    rows: tuple[int, int]
-    """Range of the stored rows."""
-    row_offsets: np.ndarray
-    entry_offsets: np.ndarray
-    """See `Group`."""
 
 
 class GroupFiles(NamedTuple):
@@ -62,24 +52,23 @@ class GroupFiles(NamedTuple):
 
 
 def encode_group(
-    sorted_runs: SortedRuns, n_features: int, bounds: np.ndarray, prefix: str, item: GroupItem
+    sorted_runs: EntryRuns, n_features: int, bounds: np.ndarray, prefix: str, band: Band
 ) -> dict[str, Any]:
     """Write the blocks of a group; return the fields of `GroupFiles`.
 
     Parameters
     ----------
-    sorted_runs : SortedRuns
+    sorted_runs : EntryRuns
     n_features : int
     bounds : int64 array
         First columns of the ranges over which totals are summed, and `n_features`.
     prefix : str
         Common prefix of the files.
-    item : GroupItem
+    band : Band
+        The rows of the group.
     """
-    folder, (first, last) = sorted_runs.files.folder, item.rows
-    source_rows = np.fromfile(folder / "order", np.int64, last - first, offset=8 * first)
-    rows = gathered(sorted_runs, Group(source_rows, item.row_offsets, item.entry_offsets))
-    prefix = f"{prefix}group{item.number}."
+    folder, rows = sorted_runs.files.folder, sorted_runs.gathered_rows(band)
+    prefix = f"{prefix}group{band.number}."
     runs, entries, stored = [], [], block_type(sorted_runs.values)
     whats = ("columns", "counts", "offsets", "values", "bounds")
     outs = {what: (folder / f"{prefix}{what}").open("wb") for what in whats}

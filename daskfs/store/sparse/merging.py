@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.store.plain_files import write_array
-from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles
+from daskfs.store.sparse.entry_runs import EntryFiles, EntryRun
 from daskfs.store.sparse.vectors import VectorWriter
 
 _LEAST_READ = 1 << 10
@@ -60,7 +60,7 @@ def _merged(paths: Sequence[tuple[Path, int]], memory_nbytes: int) -> Iterator[l
         yield [run.take(last) for run in runs]
 
 
-def merge_ids(files: SortedRunFiles, parts: Sequence[SortedRun], ids: VectorWriter, memory_nbytes: int) -> Path:
+def merge_ids(files: EntryFiles, runs: Sequence[EntryRun], ids: VectorWriter, memory_nbytes: int) -> Path:
     """Write all ids, ascending, to the store, and for each sorted run the columns of its ids.
 
     Returns
@@ -69,9 +69,9 @@ def merge_ids(files: SortedRunFiles, parts: Sequence[SortedRun], ids: VectorWrit
         A temporary file of all ids, for lookups.
     """
     path = files.folder / "ids"
-    paths = [(files.path(part.name, "ids"), part.n_ids) for part in parts]
+    paths = [(files.path(run.name, "ids"), run.n_ids) for run in runs]
     with ExitStack() as stack:
-        outs = [stack.enter_context(files.path(part.name, "columns").open("wb")) for part in parts]
+        outs = [stack.enter_context(files.path(run.name, "columns").open("wb")) for run in runs]
         whole = stack.enter_context(path.open("wb"))
         for taken in _merged(paths, memory_nbytes):
             found = _each_once([run for run, _ in taken if len(run)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from daskfs.kernels.blocks.column_totals import mean_and_deviation
 from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import SPARSE_FORMAT_VERSION, SparseHeader, content_digest
-from daskfs.store.plain_files import write_array
+from daskfs.store.row_sorter import RowSorter
 from daskfs.store.row_vectors import write_vector
-from daskfs.store.sparse.encoding import ENTRY_NBYTES, groups_of
+from daskfs.store.sparse.encoding import ENTRY_NBYTES
+from daskfs.store.sparse.entry_runs import EntryBuffer, EntryFiles, EntryRuns, sort_entry_run
 from daskfs.store.sparse.finishing import (
     N_TOTALS,
     GroupFiles,
-    GroupItem,
     array_files,
     block_type,
     encode_group,
@@ -32,12 +32,11 @@ from daskfs.store.sparse.finishing import (
 )
 from daskfs.store.sparse.layout import BLOCK_ROWS, ENTRY_CHUNK, column_type
 from daskfs.store.sparse.merging import NameGatherer, NameWriters, merge_ids, merge_names
-from daskfs.store.sparse.part_writer import SparsePart, lengths_of, sort_run
-from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles, SortedRuns, SortedRunWriter
 from daskfs.store.sparse.vectors import VectorWriter, describe
 from daskfs.store.spec import StoreSpec
 from daskfs.store.stored_arrays import seal
 from daskfs.store.whole_writer import WholeWriter
+from daskfs.store.written_part import WrittenPart
 from daskfs.watching.base import Progress
 
 DataError = errors.DataError.about("shapes")
@@ -98,81 +97,47 @@ class SparseStoreWriter(WholeWriter):
         self._first_number = first_number
 
     def _prepare(self) -> None:
-        self.files = SortedRunFiles(self.kept.folder, self.dtype, self.has_ids, self.n_features)
-        self._run, self._parts = SortedRunWriter(self.files), list[SortedRun]()
-        self._names = NameGatherer(self.kept.folder, f"{self.prefix}names", self.memory_limit // 8)
-        self._lengths = [np.empty(0, np.int32)]
+        memory_limit = self.memory_limit
+        self.files = EntryFiles(self.kept.folder, self.dtype, self.has_ids, self.n_features, memory_limit // 3)
+        self._sorter = RowSorter(EntryBuffer(self.files), self.prefix, self.random_state)
+        self._sorted_runs: EntryRuns | None = None
+        self._names = NameGatherer(self.kept.folder, f"{self.prefix}names", memory_limit // 8)
 
-    def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
-        """Append the next rows of the source.
+    def _checked_length(self, block: Any) -> int:
+        return int(block.n_rows)
 
-        Parameters
-        ----------
-        block : SparseBlock
-            Values are copied, so that buffers may be reused.
-        labels : dict of str to array of str, optional
-            Default: those of the block.
+    def _add(self, block: Any) -> None:
+        self._sorter.add(block)
+        self._names.add(block.names)
+        self._n_rows += block.n_rows
 
-        Raises
-        ------
-        DataError
-            A value that does not fit, or features that do not ascend within a row, with the place.
-        StoreError
-            The disk is full.
-        """
-        with self._explain_disk_full():
-            if block.start != self._n_rows:
-                raise DataError(f"expected rows from {self._n_rows} on, found {block.start}", "X", "write in order")
-            self._is_whole = False
-            self._vectors.append(block, block.n_rows, labels, self._n_rows)
-            self._run.add(block, self._n_rows)
-            self._names.add(block.names)
-            self._n_rows += block.n_rows
-            if self._run.nbytes > self.memory_limit // 3:
-                self._end_run()
-            self._is_whole = True
-
-    def _end_run(self) -> None:
-        """Write the rows so far to files, sorted by the keys that `StoreWriter` would draw for them."""
-        keys = self._rng.random(self._run.n_rows) if self.spec.shuffle else np.empty(0)
-        lengths = self._run.lengths
-        self._parts.append(self._run.finish(f"{self.prefix}{len(self._parts)}", keys if self.spec.shuffle else None))
-        self._keys.append(keys)
-        self._lengths.append(lengths)
-
-    def take_written(self, parts: Sequence[SparsePart]) -> None:
+    def take_written(self, parts: Sequence[WrittenPart]) -> None:
         """Append all rows of the source at once, as written by tasks: its parts, in its order."""
-        for part in parts:
-            self._vectors.append(part, part.n_rows, None, self._n_rows)
-            self._n_rows += part.n_rows
-        self._parts = [sorted_run for part in parts for sorted_run in part.sorted_runs]
-        self._lengths += [lengths_of(self.files, sorted_run) for sorted_run in self._parts]
+        super().take_written(parts)
         for part in parts:
             self._names.runs.extend(part.names)
             self._names.collisions.merge(part.collisions)
+        runs = [sorted_run for part in parts for sorted_run in part.sorted_runs]
         if self.random_state is not None:
-            starts = np.cumsum([0, *(sorted_run.n_rows for sorted_run in self._parts)]).tolist()
-            items = list(zip(self._parts, starts, strict=False))
-            shared = (self.files, self.random_state)
-            for k, sorted_run in self._workers.map_blocks(sort_run, items, name="ingest-sort", shared=shared):
+            shared = (EntryRuns(self.files, runs), self.random_state)
+            items, runs = range(len(runs)), list(runs)
+            for k, run in self._workers.map_blocks(sort_entry_run, items, name="ingest-sort", shared=shared):
                 interrupts.check()
-                self._parts[k] = sorted_run
-            self._keys.append(self._rng.random(self._n_rows))
-
-    def _let_go(self) -> None:
-        self._lengths = []
+                runs[k] = run
+        self._sorted_runs = EntryRuns(self.files, runs)
 
     def _finish(self) -> None:
-        if self._run.n_rows or not self._parts:
-            self._end_run()
+        if self._sorted_runs is None:
+            self._sorter.end_run()
+            self._sorted_runs = EntryRuns(self.files, self._sorter.sorted_runs)
         self._names.finish()
-        order, lengths = self._stored_order(), np.concatenate(self._lengths)
-        sorted_runs = SortedRuns(self.files, self._parts)
+        sorted_runs, order = self._sorted_runs, self._stored_order()
+        lengths = np.concatenate([np.empty(0, np.int32), *map(self.files.lengths_of, sorted_runs.runs)])
         for name in ("X", "statistics", "names"):
             if name != "names" or self._names.runs:
                 with interrupts.held():  # Zarr writes in a thread of its own
                     self._group.create_group(name)
-        n_features = self._number_columns()
+        n_features = self._number_columns(sorted_runs)
         bounds = self._bounds(n_features)
         stored_rows = np.arange(self._n_rows) if order is None else order
         groups = self._encode(sorted_runs, stored_rows, lengths, bounds)
@@ -199,13 +164,13 @@ class SparseStoreWriter(WholeWriter):
         seal(self._site.folder)
         self._site.finish()
 
-    def _number_columns(self) -> int:
+    def _number_columns(self, sorted_runs: EntryRuns) -> int:
         """Merge the ids of the sorted runs; return the number of columns."""
         if not self.has_ids:
-            most = max((part.n_features for part in self._parts), default=0)
+            most = max((run.n_features for run in sorted_runs.runs), default=0)
             return most if self.n_features is None else self.n_features
         ids = VectorWriter(self._site.folder, "ids", "u8")
-        self._ids = merge_ids(self.files, self._parts, ids, self.memory_limit // 4)
+        self._ids = merge_ids(self.files, sorted_runs.runs, ids, self.memory_limit // 4)
         ids.close(self._group)
         return ids.length
 
@@ -215,32 +180,43 @@ class SparseStoreWriter(WholeWriter):
         return np.linspace(0, n_features, min(n_ranges, max(1, n_features)) + 1).astype(np.int64)
 
     def _encode(
-        self, sorted_runs: SortedRuns, order: np.ndarray, lengths: np.ndarray, bounds: np.ndarray
+        self, sorted_runs: EntryRuns, order: np.ndarray, lengths: np.ndarray, bounds: np.ndarray
     ) -> list[GroupFiles]:
         """Gather the rows in the stored order, and sort each block by column."""
-        most = max(1, self.memory_limit // 3 // ENTRY_NBYTES)
-        self._check_memory(lengths, order, most)
-        write_array(self.files.folder / "order", order)
-        cut = groups_of(sorted_runs, order, lengths, min(most, _MOST_ENTRIES))
-        items = [GroupItem(k, *found) for k, found in enumerate(cut)]
+        ends = self._ends_of_groups(lengths[order], max(1, self.memory_limit // 3 // ENTRY_NBYTES))
+        bands = list(sorted_runs.bands(order, ends, lengths))
         groups: dict[int, GroupFiles] = {}
         self.progress.start("blocks", len(order))
         shared = (sorted_runs, int(bounds[-1]), bounds, self.prefix)
-        for k, written in self.kept.map(self._workers, encode_group, items, name="ingest-blocks", shared=shared):
+        for k, written in self.kept.map(self._workers, encode_group, bands, name="ingest-blocks", shared=shared):
             interrupts.check()
             groups[k] = GroupFiles(written["path"], written["runs"], written["entries"])
-            self.progress.advance(items[k].rows[1] - items[k].rows[0])
+            self.progress.advance(bands[k].stop - bands[k].start)
         self.progress.finish()
         return [groups[k] for k in sorted(groups)]
 
-    def _check_memory(self, lengths: np.ndarray, order: np.ndarray, most: int) -> None:
-        """Refuse a memory limit that is too small for a block of rows."""
-        starts = np.arange(0, len(order), BLOCK_ROWS)
-        n_entries = int(np.add.reduceat(lengths[order], starts, dtype=np.int64).max()) if len(order) else 0
-        if n_entries > 2 * most:
-            needed = 3 * ENTRY_NBYTES * n_entries // 2 + 1
-            problem = f"{BLOCK_ROWS:,} rows have {n_entries:,} entries, and writing them takes {needed:,} bytes"
+    def _ends_of_groups(self, lengths: np.ndarray, most: int) -> list[int]:
+        """Return the ends of groups of complete blocks of stored rows, with at most `most` entries, or of one block.
+
+        Raises
+        ------
+        PlanError
+            A block needs more memory than there is.
+        """
+        starts = np.arange(0, len(lengths), BLOCK_ROWS)
+        n_entries = np.add.reduceat(lengths, starts, dtype=np.int64) if len(lengths) else np.empty(0, np.int64)
+        largest = int(n_entries.max(initial=0))
+        if largest > 2 * most:
+            needed = 3 * ENTRY_NBYTES * largest // 2 + 1
+            problem = f"{BLOCK_ROWS:,} rows have {largest:,} entries, and writing them takes {needed:,} bytes"
             raise PlanError(f"{problem}; the memory limit is {self.memory_limit:,}", "memory_limit", "increase it")
+        ends, total = list[int](), 0
+        for block, more in enumerate(n_entries.tolist()):
+            if block and total + more > min(most, _MOST_ENTRIES):
+                ends.append(block * BLOCK_ROWS)
+                total = 0
+            total += more
+        return [*ends, len(lengths)] if len(lengths) else []
 
     def _sum_columns(self, groups: list[GroupFiles], values: str, bounds: np.ndarray) -> list[str]:
         """Sum the totals of all columns; return the paths of the results, by range."""

@@ -1,15 +1,12 @@
-"""Sorted runs: rows of a sparse source in a few files each, from which the blocks of the store are gathered.
+"""Runs of rows of entries: a few files each. See `daskfs.store.row_sorter`.
 
-A run fits into the memory of the process that writes it. Its entries refer to its own sorted list of ids; merging the
-lists of all runs gives their columns. If the keys of its rows are known, the rows are sorted by them, so that stored
-rows are gathered by reading each run sequentially.
+The entries of a run refer to its own sorted list of ids; merging the lists of all runs gives their columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +17,13 @@ from daskfs.kernels.blocks.feature_ids import IdTable
 from daskfs.kernels.blocks.row_blocks import taken_rows
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_entries
-from daskfs.store.row_order import stored_order
+from daskfs.store.row_sorter import Band, SortedRuns
 
 NO_VALUES = np.empty(0, np.int8)
+SORTED = "sorted-"
 
 
-class SortedRun(NamedTuple):
+class EntryRun(NamedTuple):
     """Consecutive rows of the source, in files."""
 
     name: str
@@ -40,11 +38,11 @@ class SortedRun(NamedTuple):
     are_int8: bool
     """Whether all values are 1; whether all fit into int8."""
     order: str = ""
-    """Prefix of its files if its rows are sorted: "sorted-"."""
+    """Prefix of the files of its sorted rows: "sorted-"."""
 
 
 @dataclass(frozen=True)
-class SortedRunFiles:
+class EntryFiles:
     """Where sorted runs are written, and their dtype.
 
     Parameters
@@ -57,16 +55,37 @@ class SortedRunFiles:
         Whether features are ids instead of column numbers.
     n_features : int or None
         Number of columns, if known.
+    run_nbytes : int
+        Memory for a run, including that needed to sort it.
     """
 
     folder: Path
     dtype: np.dtype
     has_ids: bool
-    n_features: int | None = None
+    n_features: int | None
+    run_nbytes: int
+
+    def buffer(self) -> EntryBuffer:
+        """Return a buffer for a run."""
+        return EntryBuffer(self)
+
+    def run_of(self, facts: Sequence[Any]) -> EntryRun:
+        """Return a run from the list of its fields."""
+        return EntryRun(*facts)
 
     def path(self, name: str, what: str) -> Path:
         """Return the path of a file of a sorted run."""
         return self.folder / f"{name}.{what}"
+
+    def lengths_of(self, run: EntryRun) -> np.ndarray:
+        """Return the number of entries in each row of a run, in the source's order."""
+        return np.fromfile(self.path(run.name, "lengths"), np.int32)
+
+    def write(self, name: str, rows: Rows, order: np.ndarray | None) -> None:
+        """Write the entries of rows, in this order if one is given."""
+        prefix, rows = ("", rows) if order is None else (SORTED, rows.taken(order))
+        for what, values in zip(("lengths", "features", "values"), rows, strict=True):
+            write_array(self.path(name, f"{prefix}{what}"), values)
 
 
 class Rows(NamedTuple):
@@ -89,15 +108,15 @@ class Rows(NamedTuple):
         return found
 
 
-class SortedRunWriter:
-    """Collects rows in their order, and writes them as a sorted run on request.
+class EntryBuffer:
+    """The rows of a run in memory.
 
     Parameters
     ----------
-    files : SortedRunFiles
+    files : EntryFiles
     """
 
-    def __init__(self, files: SortedRunFiles) -> None:
+    def __init__(self, files: EntryFiles) -> None:
         self._files = files
         self._clear()
 
@@ -111,18 +130,14 @@ class SortedRunWriter:
         self._most = -1
 
     @property
-    def nbytes(self) -> int:
-        """Memory for the rows, including that needed to sort them, in bytes."""
+    def is_full(self) -> bool:
+        """Whether the rows, and sorting them, take the memory of a run."""
         per_entry = 2 * (4 if self._table is not None else 8) + 2 * self._files.dtype.itemsize
-        return 8 * self.n_rows + per_entry * self._n_entries + (0 if self._table is None else 2 * self._table.nbytes)
+        of_ids = 0 if self._table is None else 2 * self._table.nbytes
+        return 8 * self.n_rows + per_entry * self._n_entries + of_ids > self._files.run_nbytes
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Number of entries in each row."""
-        return np.concatenate([np.empty(0, np.int32), *self._lengths])
-
-    def add(self, block: Any, first_row: int) -> None:
-        """Append the rows of a `SparseBlock`; `first_row` is the first one's number in the source. Data are copied.
+    def add(self, block: Any, start: int, first_row: int) -> int:
+        """Append all rows of a `SparseBlock`; `first_row` is the first one's number in the source. Data are copied.
 
         Raises
         ------
@@ -155,6 +170,7 @@ class SortedRunWriter:
         )
         self.n_rows += len(lengths)
         self._n_entries += len(features)
+        return len(lengths)
 
     def _check(self, block: Any, features: np.ndarray, lengths: np.ndarray, first_row: int) -> None:
         """Refuse rows whose features do not ascend, or are not columns."""
@@ -174,30 +190,31 @@ class SortedRunWriter:
             row = first_row + int(np.searchsorted(ends, entry, "right"))
             raise DataError(f"expected columns below {n_features}, found {features[entry]}", f"row {row}", "fix it")
 
-    def finish(self, name: str, keys: np.ndarray | None) -> SortedRun:
-        """Write the rows, sorted by their keys if given, and start a new sorted run."""
+    def write(self, name: str, order: np.ndarray | None) -> EntryRun:
+        """Write the rows to files, in this order if one is given, and remove them."""
+        lengths = np.concatenate([np.empty(0, np.int32), *self._lengths])
         rows = Rows(
-            self.lengths,
+            lengths,
             np.concatenate([np.empty(0, np.uint32 if self._table is None else np.int32), *self._features]),
             np.concatenate([np.empty(0, self._files.dtype), *self._values]) if not self._are_ones else NO_VALUES,
         )
         self._lengths, self._features, self._values = [], [], []
         ids = np.empty(0, np.uint64)
         if self._table is not None:
-            order = np.argsort(self._table.ids)
-            ids, place = self._table.ids[order], np.empty(len(order), np.uint32)
-            place[order] = np.arange(len(order), dtype=np.uint32)
+            by_id = np.argsort(self._table.ids)
+            ids, place = self._table.ids[by_id], np.empty(len(by_id), np.uint32)
+            place[by_id] = np.arange(len(by_id), dtype=np.uint32)
             rows = rows._replace(features=place[rows.features])
             write_array(self._files.path(name, "ids"), ids)
-        if keys is not None:
-            rows = rows.taken(stored_order(keys))
-        sorted_run = SortedRun(
+        if order is not None:
+            write_array(self._files.path(name, "lengths"), lengths)
+        self._files.write(name, rows, order)
+        run = EntryRun(
             name, self.n_rows, self._n_entries, rows.features.dtype.name, len(ids), self._most + 1,
-            self._are_ones, self._are_int8,
+            self._are_ones, self._are_int8, "" if order is None else SORTED,
         )  # fmt: skip
-        write_rows(self._files, sorted_run.name, rows)
         self._clear()
-        return sorted_run
+        return run
 
 
 def _place(block: Any, entry: int, first_row: int) -> str:
@@ -216,61 +233,55 @@ def _fit_int8(values: np.ndarray) -> bool:
     return values.dtype == np.int8 or bool(((values >= -128) & (values <= 127) & (values == np.rint(values))).all())
 
 
-def write_rows(files: SortedRunFiles, name: str, rows: Rows, order: str = "") -> None:
-    """Write rows as the files of a sorted run."""
-    for what, values in zip(("lengths", "features", "values"), rows, strict=True):
-        write_array(files.path(name, f"{order}{what}"), values)
-
-
-@dataclass(frozen=True)
-class SortedRuns:
-    """All rows of a source, in its order.
-
-    Parameters
-    ----------
-    files : SortedRunFiles
-    parts : sequence of SortedRun
-    """
-
-    files: SortedRunFiles
-    parts: Sequence[SortedRun]
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        """First row of each sorted run, and the total number of rows."""
-        return np.cumsum([0, *(part.n_rows for part in self.parts)])
+class EntryRuns(SortedRuns):
+    """All rows of entries of a source, in its order."""
 
     @property
     def are_ones(self) -> bool:
         """Whether all values are 1."""
-        return all(part.are_ones for part in self.parts)
+        return all(run.are_ones for run in self.runs)
 
     @property
     def values(self) -> str:
         """How the values are stored; see `SparseHeader`."""
         if self.are_ones:
             return "ones"
-        return "int8" if all(part.are_int8 for part in self.parts) else self.files.dtype.name
+        return "int8" if all(run.are_int8 for run in self.runs) else self.files.dtype.name
 
-    def owners(self, rows: np.ndarray) -> np.ndarray:
-        """Return the sorted run that contains each source row."""
-        return np.searchsorted(self.starts, rows, side="right") - 1
-
-    def read(self, k: int, first_row: int, n_rows: int, first_entry: int) -> Rows:
-        """Return consecutive rows of a sorted run in the order of its files, with columns as features."""
-        part, files = self.parts[k], self.files
-        lengths = np.fromfile(files.path(part.name, f"{part.order}lengths"), np.int32, n_rows, offset=4 * first_row)
+    def read(self, k: int, n_rows: int, first_row: int, first_entry: int = 0) -> Rows:
+        """Return consecutive rows of a run, in the order of its files, with columns as features."""
+        run, files = self.runs[k], self.files
+        lengths = np.fromfile(files.path(run.name, f"{run.order}lengths"), np.int32, n_rows, offset=4 * first_row)
         n_entries = int(lengths.sum(dtype=np.int64))
-        number = np.dtype(part.number_type)
-        path = files.path(part.name, f"{part.order}features")
+        number = np.dtype(run.number_type)
+        path = files.path(run.name, f"{run.order}features")
         features = np.fromfile(path, number, n_entries, offset=number.itemsize * first_entry)
         if files.has_ids and n_entries:
-            columns = np.memmap(files.path(part.name, "columns"), np.int64, "r", shape=(part.n_ids,))
+            columns = np.memmap(files.path(run.name, "columns"), np.int64, "r", shape=(run.n_ids,))
             features = columns[features]
         if self.are_ones:
             return Rows(lengths, features, NO_VALUES)
-        if part.are_ones:
+        if run.are_ones:
             return Rows(lengths, features, np.ones(n_entries, files.dtype))
-        path = files.path(part.name, f"{part.order}values")
+        path = files.path(run.name, f"{run.order}values")
         values = np.fromfile(path, files.dtype, n_entries, offset=files.dtype.itemsize * first_entry)
         return Rows(lengths, features, values)
+
+    def gathered_rows(self, band: Band) -> Rows:
+        """Return the rows of a band, in the stored order."""
+        places, parts = zip(*self.gathered(band), strict=True)
+        rows, place = Rows(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(places)
+        if (np.diff(place) == 1).all():
+            return rows
+        order = np.empty(len(place), np.int64)
+        order[place] = np.arange(len(place))
+        return rows.taken(order)
+
+
+def sort_entry_run(sorted_runs: EntryRuns, seed: int, k: int) -> EntryRun:
+    """Sort the rows of a run; the result goes to other files, since a task of a lost worker is repeated."""
+    run, files = sorted_runs.runs[k], sorted_runs.files
+    features = np.fromfile(files.path(run.name, "features"), run.number_type)
+    values = NO_VALUES if run.are_ones else np.fromfile(files.path(run.name, "values"), files.dtype)
+    files.write(run.name, Rows(files.lengths_of(run), features, values), sorted_runs.order_of(k, seed))
+    return run._replace(order=SORTED)

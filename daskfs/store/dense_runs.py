@@ -1,0 +1,162 @@
+"""Runs of dense rows: a file each. See `daskfs.store.row_sorter`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.store.band_writer import BandFiles
+from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
+from daskfs.store.layout import Layout
+from daskfs.store.row_checks import convert_rows
+from daskfs.store.row_order import PIECE_NBYTES, taken
+from daskfs.store.row_sorter import Band, SortedRuns
+
+
+class DenseRun(NamedTuple):
+    """Consecutive rows of the source in a file."""
+
+    name: str
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class DenseFiles:
+    """Where sorted runs are written, and their columns.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    feature_names : tuple of str
+    dtype : dtype
+        The dtype of the store.
+    run_rows : int
+        Maximum number of rows in a sorted run.
+    """
+
+    folder: Path
+    feature_names: tuple[str, ...]
+    dtype: np.dtype
+    run_rows: int
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return len(self.feature_names)
+
+    def buffer(self) -> DenseBuffer:
+        """Return a buffer for a run."""
+        return DenseBuffer(self, self.run_rows)
+
+    def run_of(self, facts: Sequence[Any]) -> DenseRun:
+        """Return a run from the list of its fields."""
+        return DenseRun(*facts)
+
+    def write(self, name: str, rows: np.ndarray, order: np.ndarray | None, piece_nbytes: int = PIECE_NBYTES) -> None:
+        """Write rows to a file, in this order if one is given."""
+        with (self.folder / name).open("wb") as file:
+            for piece in [rows] if order is None else taken(rows, order, piece_nbytes):
+                file.write(piece.data)
+
+
+class DenseBuffer:
+    """The rows of a run in memory.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (most_rows, n_features)
+    n_rows : int
+        How many of them are filled.
+    """
+
+    def __init__(self, files: DenseFiles, most_rows: int) -> None:
+        self._files = files
+        self.rows, self.n_rows = np.empty((most_rows, files.n_features), files.dtype), 0
+        self.piece_nbytes = min(PIECE_NBYTES, self.rows.nbytes // 8)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another row."""
+        return self.n_rows == len(self.rows)
+
+    def add(self, block: Any, start: int, first_row: int) -> int:
+        """Append the rows of a block for which there is room, from `start` on; return how many."""
+        rows = block.X[start : start + len(self.rows) - self.n_rows]
+        room = self.rows[self.n_rows : self.n_rows + len(rows)]
+        convert_rows(rows, room, names=self._files.feature_names, first_row=first_row, allow_missing=False)
+        self.n_rows += len(rows)
+        return len(rows)
+
+    def write(self, name: str, order: np.ndarray | None) -> DenseRun:
+        """Write the rows to a file, and remove them."""
+        sorted_run = DenseRun(name, self.n_rows)
+        self._files.write(name, self.rows[: self.n_rows], order, self.piece_nbytes)
+        self.n_rows = 0
+        return sorted_run
+
+
+class DenseRuns(SortedRuns):
+    """All dense rows of a source, in its order."""
+
+    def read(self, k: int, n_rows: int, first_row: int, first_entry: int = 0) -> np.ndarray:
+        """Return consecutive rows of a run, in the order of its file."""
+        files: DenseFiles = self.files
+        offset = first_row * files.n_features * files.dtype.itemsize
+        rows = np.fromfile(files.folder / self.runs[k].name, files.dtype, n_rows * files.n_features, offset=offset)
+        return rows.reshape(n_rows, files.n_features)
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return a range of the source's rows, if the runs are in its order."""
+        found = []
+        for k, (first, last) in enumerate(zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)):
+            low, high = max(start, first), min(stop, last)
+            if low < high:
+                found.append(self.read(k, high - low, low - first))
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def sort_dense_run(
+    sorted_runs: DenseRuns, seed: int | None, block_rows: int, k: int
+) -> tuple[DenseRun, list[BlockStatistics]]:
+    """Sort the rows of a run; return the sorted run, and the statistics of the blocks of rows that begin in it.
+
+    Parameters
+    ----------
+    sorted_runs : DenseRuns
+        In the source's order.
+    seed : int or None
+        None: rows keep their order.
+    block_rows : int
+        Number of rows in a block.
+    k : int
+        Which run.
+    """
+    start, stop, n_samples = int(sorted_runs.starts[k]), int(sorted_runs.starts[k + 1]), int(sorted_runs.starts[-1])
+    rows = sorted_runs.rows(start, stop)
+    is_fast = by_kernel(n_samples * rows.shape[1] * rows.itemsize)
+    found = []
+    for first in range(-(-start // block_rows) * block_rows, stop, block_rows):
+        last = min(first + block_rows, n_samples)
+        block = rows[first - start : last - start] if last <= stop else sorted_runs.rows(first, last)
+        found.append(statistics_of(block, is_fast))
+    run = sorted_runs.runs[k]
+    if seed is not None:
+        run = run._replace(name=f"{run.name}-sorted")
+        sorted_runs.files.write(run.name, rows, sorted_runs.order_of(k, seed))
+    return run, found
+
+
+def store_bands(sorted_runs: DenseRuns, folder: Path, layout: Layout, bands: Sequence[Band]) -> int:
+    """Write the tiles of some bands; return their total number of rows."""
+    files: DenseFiles = sorted_runs.files
+    room = BandFiles(layout, (int(sorted_runs.starts[-1]), files.n_features), files.dtype)
+    for band in bands:
+        for place, rows in sorted_runs.gathered(band):
+            room.put(place, rows)
+        room.write(folder / "X", layout, band.start, band.stop - band.start)
+    return sum(band.stop - band.start for band in bands)
