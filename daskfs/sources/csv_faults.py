@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,7 +19,10 @@ import pyarrow as pa
 from daskfs import errors
 from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
 from daskfs.sources.csv_types import is_text_of_number, without_signs
-from daskfs.sources.dates import parse_dates
+from daskfs.sources.encoders.base import Encoder, shown
+from daskfs.sources.encoders.category import CategoryEncoder
+from daskfs.sources.encoders.date import DateEncoder
+from daskfs.sources.encoders.number import NumberEncoder
 from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DATE_FORMATS, ColumnSchema, TableFormat
 from daskfs.sources.text import not_utf8, reader_options
@@ -30,7 +32,6 @@ SourceError = errors.SourceError.about("text-tables")
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.ASCII)
 _READING = re.compile(r" \(it is then [^)]*\)")
-_LONGEST_SHOWN = 60
 MOST_REPORTED, MOST_ALIKE = 20, 3
 """Maximum number of reported places in total, and of one column."""
 _LOOKED_AT = 100_000
@@ -160,9 +161,10 @@ class _Check:
         self._is_text_of_number = is_text_of_number(column, layout)
         self._is_used = column.role in ("feature", "target", "weight")
         is_text = column.of_levels or column.role in ("id", "split")
-        self._is_number = column.dtype in ("number", "integer", "percent", "currency") and not is_text
-        self._is_date = column.dtype in DATE_FORMATS and self._is_used and not is_text
-        self._dates: dict[str, bool] = {}
+        is_number = column.dtype in ("number", "integer", "percent", "currency") and not is_text
+        is_date = column.dtype in DATE_FORMATS and self._is_used and not is_text
+        self._encoder: type[Encoder] = NumberEncoder if is_number else DateEncoder if is_date else CategoryEncoder
+        self._known: dict[str, tuple[str, str] | None] = {}  # texts that were checked
 
     def fault_of(self, text: str, is_dropped: bool) -> tuple[str, str] | None:
         """Return problem and remedy, or None; for a dropped row, only numbers that cannot be parsed are faults."""
@@ -170,23 +172,14 @@ class _Check:
         if text in self._missing:
             if is_dropped or not self._is_used or column.missing != "error":
                 return None
-            kind = "number" if self._is_number else "date" if self._is_date else "category"
-            return f"expected a {kind}, found a missing value", _HOW_TO_FILL[kind, column.role == "feature"]
-        if self._is_number:
+            return self._encoder.missing_value(is_feature=column.role == "feature")
+        if self._encoder is NumberEncoder:
             return self._fault_of_number(text, is_dropped)
         if is_dropped:
             return None
-        if self._is_date:
-            if text not in self._dates:
-                self._dates[text] = bool(parse_dates(pa.array([text]), column.date_format).null_count)
-            if self._dates[text]:
-                problem = f"expected a date like {column.date_format!r}, found {_shown(text)}"
-                return problem, "fix the value, or set the column's format"
-        if column.categories is not None and column.unseen == "error" and text not in column.categories:
-            some = ", ".join(repr(category) for category in column.categories[:5])
-            problem = f"expected one of {len(column.categories)} categories ({some} ...), found {_shown(text)}"
-            return problem, "add it to categories, or set unseen: zero or other"
-        return None
+        if text not in self._known:
+            self._known[text] = self._encoder.fault_of(text, column)
+        return self._known[text]
 
     def _fault_of_number(self, text: str, is_dropped: bool) -> tuple[str, str] | None:
         plain = text.strip()
@@ -194,27 +187,12 @@ class _Check:
             plain = without_signs(pa.array([plain]), self._layout, self._column.dtype)[0].as_py()
         readings = self._layout.readings(plain)
         if "" not in readings and not _is_number(plain, self._layout):
-            return f"expected a number, found {_shown(text)}", _unreadable(self._layout.readings(text))
+            return f"expected a number, found {shown(text)}", _unreadable(self._layout.readings(text))
         if is_dropped:
             return None
         decimal = self._layout.decimal
         number = readings[""] if "" in readings else float(plain.replace(decimal, "."))
-        if not math.isfinite(number):
-            return f"expected a finite number, found {number}", "name it in format.missing, or fix the value"
-        if self._column.dtype == "integer" and number != math.floor(number):
-            return f"expected an integer, found {number:g}", "set dtype: number"
-        return None
-
-
-_DROP = "set missing: drop for the column, or fix the value"
-_HOW_TO_FILL = {
-    ("number", True): "set missing: drop, mean, zero or a number for the column",
-    ("number", False): _DROP,
-    ("date", True): "set missing: drop, or zero where its parts are dummies",
-    ("date", False): _DROP,
-    ("category", True): "set missing: drop, zero or category",
-    ("category", False): _DROP,
-}
+        return NumberEncoder.fault_of(number, self._column)
 
 
 def locate(
@@ -224,7 +202,7 @@ def locate(
     n_before = 0 if part is None else count_lines(path, part.start)
     with closing(_records(path, layout, part, n_before)) as records:
         for line, record in islice(records, row, row + 1):
-            return f"{path}:{line}, column '{column}', value {_shown(record[names.index(column)])}"
+            return f"{path}:{line}, column '{column}', value {shown(record[names.index(column)])}"
     return f"{path}, row {row}, column '{column}'"
 
 
@@ -264,10 +242,8 @@ def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_l
     remedy = "check the delimiter and the quotes of this line"
     if len(record) < len(names) and is_last:
         remedy = "it is the last line: the file seems cut short; copy or download it again"
-    shown = _shown(",".join(record))
-    return SourceError(
-        f"expected {len(names)} values, as many as columns, found {len(record)}: {shown}", f"{path}:{line}", remedy
-    )
+    problem = f"expected {len(names)} values, as many as columns, found {len(record)}: {shown(','.join(record))}"
+    return SourceError(problem, f"{path}:{line}", remedy)
 
 
 def _unreadable(readings: Mapping[str, float]) -> str:
@@ -280,7 +256,3 @@ def _unreadable(readings: Mapping[str, float]) -> str:
 
 def _is_number(text: str, layout: TableFormat) -> bool:
     return _NUMBER.fullmatch(text.replace(".", "x").replace(",", ".") if layout.decimal == "," else text) is not None
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "...")

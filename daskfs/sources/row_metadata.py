@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.sources.encoders.arrow_numbers import checked_numbers
 from daskfs.sources.encoders.base import BadValue, Encoder
+from daskfs.sources.encoders.number import checked_numbers
 
 
 class RowMetadata:

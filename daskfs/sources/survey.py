@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError
 from daskfs.sources.dates import years_of
-from daskfs.sources.encoders.arrow_numbers import checked_numbers
 from daskfs.sources.encoders.base import ColumnFacts
 from daskfs.sources.encoders.date import checked_dates
-from daskfs.sources.encoders.number import fill_of
+from daskfs.sources.encoders.number import checked_numbers, fill_of
 from daskfs.sources.table_schema import ColumnSchema, DateEncoding
 
 if TYPE_CHECKING:

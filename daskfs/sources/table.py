@@ -23,8 +23,8 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import NotInPartsError, Source, SourceBlock, survey_part, until_fault
 from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
-from daskfs.sources.encoders.arrow_numbers import checked_numbers
 from daskfs.sources.encoders.base import BadValue, Encoder
+from daskfs.sources.encoders.number import checked_numbers
 from daskfs.sources.encoders.registry import make_encoder
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions

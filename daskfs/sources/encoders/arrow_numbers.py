@@ -1,4 +1,4 @@
-"""Numbers of a column as Arrow has them: read, checked, and written side by side."""
+"""Numbers of a column as Arrow has them: read, and written side by side."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from daskfs.sources.encoders.base import BadValue
 
 _PLAIN = {
     getattr(pa, name)(): np.dtype(name)
@@ -58,51 +56,3 @@ def numbers_of(values: pa.Array) -> np.ndarray:
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         values = pc.cast(values, pa.float64())
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def checked_numbers(
-    name: str, values: pa.Array, *, integer: bool = False, fill: float | None = None, is_feature: bool = True
-) -> np.ndarray:
-    """Return finite float64 numbers, with missing values filled.
-
-    Raises
-    ------
-    BadValue
-        A missing value and no `fill`, NaN or infinity, or a fraction where integers are expected.
-    """
-    try:
-        numbers = numbers_of(values)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        row = _first_that_is_no_number(values)
-        raise BadValue(
-            name, row, f"expected a number, found {values[row].as_py()!r}", "set dtype: string, or fix the value"
-        ) from None
-    if values.null_count:
-        null = pc.is_null(values).to_numpy(zero_copy_only=False)
-        if fill is None:
-            row = int(np.flatnonzero(null)[0])
-            remedy = _HOW_TO_FILL if is_feature else "set missing: drop for the column, or fix the value"
-            raise BadValue(name, row, "expected a number, found a missing value", remedy)
-        numbers = np.where(null, fill, numbers)
-    finite = np.isfinite(numbers)
-    if not finite.all():
-        row = int(np.flatnonzero(~finite)[0])
-        raise BadValue(
-            name, row, f"expected a finite number, found {numbers[row]}", "name it in format.missing, or fix the value"
-        )
-    if integer and (fractions := numbers != np.floor(numbers)).any():
-        row = int(np.flatnonzero(fractions)[0])
-        raise BadValue(name, row, f"expected an integer, found {numbers[row]:g}", "set dtype: number")
-    return numbers
-
-
-def _first_that_is_no_number(values: pa.Array) -> int:
-    for row in range(len(values)):
-        try:
-            numbers_of(values.slice(row, 1))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return row
-    return 0
-
-
-_HOW_TO_FILL = "set missing: drop, mean, zero or a number for the column"

@@ -20,6 +20,7 @@ from daskfs.errors import Caution
 from daskfs.sources.table_schema import ColumnSchema
 
 OTHER, MISSING = "other", "missing"
+_LONGEST_SHOWN = 60
 
 
 class BadValue(Exception):
@@ -28,6 +29,12 @@ class BadValue(Exception):
     def __init__(self, column: str, row: int, problem: str, remedy: str) -> None:
         super().__init__(column, row, problem, remedy)
         self.column, self.row, self.problem, self.remedy = column, row, problem, remedy
+
+
+def shown(text: Any) -> str:
+    """Return a value as messages show it: quoted if it is a text, and not too long."""
+    is_long = isinstance(text, str) and len(text) > _LONGEST_SHOWN
+    return repr(text[: _LONGEST_SHOWN - 3] + "..." if is_long else text)
 
 
 class ColumnFacts(NamedTuple):
@@ -97,6 +104,20 @@ class Encoder(ABC):
     """Its name in documents."""
     missing_as_zero: ClassVar[Mapping[str, Any]]
     """Attributes with which missing values become zeros."""
+    noun: ClassVar[str] = "category"
+    """What errors call a value."""
+    how_to_fill: ClassVar[str] = "set missing: drop, zero or category"
+
+    @classmethod
+    def missing_value(cls, *, is_feature: bool = True) -> tuple[str, str]:
+        """Return the problem and the remedy of a missing value."""
+        remedy = cls.how_to_fill if is_feature else "set missing: drop for the column, or fix the value"
+        return f"expected a {cls.noun}, found a missing value", remedy
+
+    @classmethod
+    def fault_of(cls, value: Any, column: ColumnSchema) -> tuple[str, str] | None:
+        """Return the problem and the remedy of a value that the column cannot have; None if it can."""
+        return None
 
     @classmethod
     @abstractmethod
@@ -205,8 +226,7 @@ def refuse_missing(name: str, missing: str, levels: np.ndarray) -> None:
     BadValue
     """
     if missing in ("error", "drop") and len(rows := np.flatnonzero(levels < 0)):
-        problem = "expected a category, found a missing value"
-        raise BadValue(name, int(rows[0]), problem, "set missing: drop, zero or category")
+        raise BadValue(name, int(rows[0]), *Encoder.missing_value())
 
 
 def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:

@@ -20,6 +20,7 @@ from daskfs.sources.encoders.base import (
     ColumnFacts,
     Encoder,
     refuse_missing,
+    shown,
     write_dummies,
 )
 from daskfs.sources.encoders.sql import as_text_if_numbers, listed, quoted, text_of
@@ -78,6 +79,12 @@ class CategoryEncoder(Encoder):
         missing = column.missing if isinstance(column.missing, str) else "error"
         return cls(name, categories, pooled, column.unseen, missing, column.drop_first)
 
+    @classmethod
+    def fault_of(cls, value: str, column: ColumnSchema) -> tuple[str, str] | None:
+        """Return the problem and the remedy of a category that is not listed, if others are an error."""
+        is_known = column.categories is None or column.unseen != "error" or value in column.categories
+        return None if is_known or column.categories is None else _unknown(value, column.categories)
+
     def __post_init__(self) -> None:
         self.pooled = frozenset(self.pooled)
         self.levels = list(self.categories)
@@ -114,14 +121,7 @@ class CategoryEncoder(Encoder):
         n_unseen = int(unseen.sum())
         if n_unseen and self.unseen == "error":
             row = int(np.flatnonzero(unseen)[0])
-            text = texts[int(indices[row])].as_py()
-            some = ", ".join(repr(category) for category in self.categories[:5])
-            raise BadValue(
-                self.name,
-                row,
-                f"expected one of {len(self.categories)} categories ({some} ...), found {text!r}",
-                "add it to categories, or set unseen: zero or other",
-            )
+            raise BadValue(self.name, row, *_unknown(texts[int(indices[row])].as_py(), self.categories))
         codes[unseen] = self._other if self.unseen == "other" else -1
         if n_unseen:
             places, counts = np.unique(indices[unseen], return_counts=True)
@@ -184,6 +184,12 @@ class CategoryEncoder(Encoder):
                 return f"{column}.notna() & ~np.isin(text({column}), {list(self.categories)!r})"
             return f"np.isin(text({column}), {sorted(self.pooled)!r})"
         return f"text({column}) == {level!r}"
+
+
+def _unknown(text: str, categories: Sequence[str]) -> tuple[str, str]:
+    some = ", ".join(repr(category) for category in categories[:5])
+    problem = f"expected one of {len(categories)} categories ({some} ...), found {shown(text)}"
+    return problem, "add it to categories, or set unseen: zero or other"
 
 
 def _choose_categories(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.sources.dates import RANGES, date_part, parse_dates
-from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder, write_dummies
+from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder, shown, write_dummies
 from daskfs.sources.encoders.sql import part_of_date, quoted
 from daskfs.sources.table_schema import ColumnSchema, DateEncoding
 
@@ -31,6 +31,14 @@ class DateEncoder(Encoder):
 
     kind: ClassVar[str] = "date"
     missing_as_zero: ClassVar[Mapping[str, Any]] = {"may_be_missing": True}
+    noun: ClassVar[str] = "date"
+    how_to_fill: ClassVar[str] = "set missing: drop, or zero where its parts are dummies"
+
+    @classmethod
+    def fault_of(cls, value: str, column: ColumnSchema) -> tuple[str, str] | None:
+        """Return the problem and the remedy of a text that does not match the column's format."""
+        is_date = not parse_dates(pa.array([value]), column.date_format).null_count
+        return None if is_date else _unreadable(value, column.date_format)
 
     @classmethod
     def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:
@@ -142,13 +150,11 @@ def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
         null = pc.is_null(dates).to_numpy(zero_copy_only=False)
         unreadable = null & pc.is_valid(values).to_numpy(zero_copy_only=False)
         if not unreadable.any():
-            remedy = "set missing: drop, or zero where its parts are dummies"
-            raise BadValue(name, int(np.flatnonzero(null)[0]), "expected a date, found a missing value", remedy)
+            raise BadValue(name, int(np.flatnonzero(null)[0]), *DateEncoder.missing_value())
         row = int(np.flatnonzero(unreadable)[0])
-        raise BadValue(
-            name,
-            row,
-            f"expected a date like {date_format!r}, found {values[row].as_py()!r}",
-            "fix the value, or set the column's format",
-        )
+        raise BadValue(name, row, *_unreadable(values[row].as_py(), date_format))
     return dates
+
+
+def _unreadable(text: str, date_format: str) -> tuple[str, str]:
+    return f"expected a date like {date_format!r}, found {shown(text)}", "fix the value, or set the column's format"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -10,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.sources.encoders.arrow_numbers import checked_numbers, plain_numbers
-from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder
+from daskfs.sources.encoders.arrow_numbers import numbers_of, plain_numbers
+from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder, shown
 from daskfs.sources.encoders.sql import quoted, signed
 from daskfs.sources.table_schema import ColumnSchema
 
@@ -35,6 +36,15 @@ class NumberEncoder(Encoder):
 
     kind: ClassVar[str] = "number"
     missing_as_zero: ClassVar[Mapping[str, Any]] = {"fill": 0.0}
+    noun: ClassVar[str] = "number"
+    how_to_fill: ClassVar[str] = "set missing: drop, mean, zero or a number for the column"
+
+    @classmethod
+    def fault_of(cls, value: float, column: ColumnSchema) -> tuple[str, str] | None:
+        """Return the problem and the remedy of infinity, NaN, or a fraction in a column of integers."""
+        integer = column.dtype == "integer"
+        is_right = math.isfinite(value) and not (integer and value != math.floor(value))
+        return None if is_right else _fault_of_number(value, integer)
 
     @classmethod
     def learnt(cls, name: str, column: ColumnSchema, facts: ColumnFacts, notes: list[str]) -> Self:
@@ -96,3 +106,49 @@ class NumberEncoder(Encoder):
         """Return the number, or the indicator of a missing one."""
         column = f"frame[{self.name!r}]"
         return f"{column}.isna()" if place == 1 else f"number({column}, {self.fill!r}, {self.centre!r}, {self.scale!r})"
+
+
+def checked_numbers(
+    name: str, values: pa.Array, *, integer: bool = False, fill: float | None = None, is_feature: bool = True
+) -> np.ndarray:
+    """Return finite float64 numbers, with missing values filled.
+
+    Raises
+    ------
+    BadValue
+        A missing value and no `fill`, NaN or infinity, or a fraction where integers are expected.
+    """
+    try:
+        numbers = numbers_of(values)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        row = _first_that_is_no_number(values)
+        problem = f"expected a number, found {shown(values[row].as_py())}"
+        raise BadValue(name, row, problem, "set dtype: string, or fix the value") from None
+    if values.null_count:
+        null = pc.is_null(values).to_numpy(zero_copy_only=False)
+        if fill is None:
+            row = int(np.flatnonzero(null)[0])
+            raise BadValue(name, row, *NumberEncoder.missing_value(is_feature=is_feature))
+        numbers = np.where(null, fill, numbers)
+    is_right = np.isfinite(numbers)
+    if integer:
+        is_right &= numbers == np.floor(numbers)
+    if not is_right.all():
+        row = int(np.argmin(is_right))
+        raise BadValue(name, row, *_fault_of_number(numbers[row], integer))
+    return numbers
+
+
+def _first_that_is_no_number(values: pa.Array) -> int:
+    for row in range(len(values)):
+        try:
+            numbers_of(values.slice(row, 1))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return row
+    return 0
+
+
+def _fault_of_number(number: float, integer: bool) -> tuple[str, str]:
+    if not math.isfinite(number):
+        return f"expected a finite number, found {number}", "name it in format.missing, or fix the value"
+    return f"expected an integer, found {number:g}", "set dtype: number"

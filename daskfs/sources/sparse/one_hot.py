@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from daskfs import errors
 from daskfs.kernels.text import hashes, ngrams
 from daskfs.kernels.text.one_hot import gather_entries
-from daskfs.sources.encoders.arrow_numbers import checked_numbers
-from daskfs.sources.encoders.base import MISSING, OTHER, BadValue, Encoder
+from daskfs.sources.encoders.base import MISSING, OTHER, BadValue, Encoder, refuse_missing
 from daskfs.sources.encoders.category import CategoryEncoder
-from daskfs.sources.encoders.number import fill_of
+from daskfs.sources.encoders.number import checked_numbers, fill_of
 from daskfs.sources.levels import bytes_of, distinct_texts, ids_of, seed_of
 from daskfs.sources.log_bins import bins
 from daskfs.sources.row_metadata import RowMetadata
@@ -85,9 +84,7 @@ class Levels:
 
     def _refuse(self, texts: pa.Array, rows: np.ndarray) -> None:
         """Refuse missing values if not allowed, and levels with reserved names."""
-        if self._missing in ("error", "drop") and len(wrong := np.flatnonzero(rows < 0)):
-            problem = "expected a category, found a missing value"
-            raise BadValue(self._name, int(wrong[0]), problem, "set missing: drop, zero or category")
+        refuse_missing(self._name, self._missing, rows)
         for reserved in self._reserved:
             level = pc.index(texts, pa.scalar(reserved, texts.type)).as_py()
             if level >= 0:
