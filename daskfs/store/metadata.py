@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,7 @@ from daskfs.store.plain_files import REMEDY, read_document
 
 MAX_NBYTES = 1 << 20
 """Maximum size of an array's `zarr.json`, which normally takes less than a kilobyte."""
-MAX_LENGTH = 2**48
-"""Maximum length of an axis, so that products of two fit into NumPy's integers."""
 TEXT = np.dtype(object)
-
-_LZ4_RATIO = 256
-"""More than the maximum compression ratio of LZ4, which is 255."""
 
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
 DTYPES |= {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -54,21 +48,6 @@ class ArrayMetadata:
     def grid_shape(self) -> tuple[int, ...]:
         """Number of tiles along each axis."""
         return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
-
-    @property
-    def n_files(self) -> int:
-        """Number of files."""
-        files = zip(self.shape, self.shard_shape or self.tile_shape, strict=True)
-        return math.prod(n_tiles(length, file) for length, file in files)
-
-    @property
-    def least_nbytes(self) -> int:
-        """Minimum total size of the files, in bytes."""
-        n_all = math.prod(self.grid_shape)
-        if self.dtype == TEXT:  # number of strings, length of each, checksum
-            return n_all * (4 * self.tile_shape[0] + 8)
-        tile_nbytes = math.prod(self.tile_shape) * self.dtype.itemsize
-        return n_all * (tile_nbytes // _LZ4_RATIO + 16 if self.has_blosc else tile_nbytes)
 
 
 def read_metadata(folder: Location, name: str) -> tuple[dict[str, Any], bytes]:
@@ -137,15 +116,15 @@ def lengths(value: Any, least: int = 1) -> tuple[int, ...]:
     Raises
     ------
     ValueError
-        It is not a list of integers, or one is out of range.
+        It is not a list of integers, or one is too small.
 
     Examples
     --------
     >>> lengths([4, 2])
     (4, 2)
     """
-    if not isinstance(value, list) or not all(type(n) is int and least <= n <= MAX_LENGTH for n in value):
-        raise ValueError(f"expected whole numbers from {least} to {MAX_LENGTH}")
+    if not isinstance(value, list) or not all(type(n) is int and least <= n for n in value):
+        raise ValueError(f"expected whole numbers from {least} on")
     return tuple(value)
 
 

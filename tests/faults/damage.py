@@ -5,8 +5,6 @@ and what it gives is compared with what the whole store gives:
 
     named       an error of daskfs, with the file (or the store) and what to do
     unaffected  the same result, bit for bit: the command does not read what is wrong, or nothing is
-    accepted    what was changed is what the store says of itself, the manifest agrees, and it contradicts nothing else;
-                what is selected is the same
     silent      another result, or `verify` calls the store whole
     traceback   any other exception, out of memory included, or a process that died
     hung        nothing within `TIMEOUT_S`
@@ -44,7 +42,7 @@ TIMEOUT_S = 120.0
 START_S = 900.0
 """Until kernels are compiled from nothing, on a busy machine."""
 COMMANDS = ("verify", "info", "message", "fgm", "online_substitution", "mission")
-VERDICTS = ("named", "unaffected", "accepted", "silent", "traceback", "hung")
+VERDICTS = ("named", "unaffected", "silent", "traceback", "hung")
 BAD = ("silent", "traceback", "hung")
 LAYOUTS: dict[str, dict[str, Any]] = {
     "raw": {"codec": "raw", "tile_shape": (60, 8)},
@@ -74,8 +72,6 @@ class Case(NamedTuple):
         Of the copy's folder, another whole store's, and a generator of its own.
     is_harmless : bool
         `verify` may call the store whole.
-    may_be_accepted : bool
-        The store says something else of itself, and the manifest agrees.
     """
 
     kind: str
@@ -83,7 +79,6 @@ class Case(NamedTuple):
     target: str
     damage: Callable[[Path, Path, random.Random], Any]
     is_harmless: bool = False
-    may_be_accepted: bool = False
 
 
 class Outcome(NamedTuple):
@@ -266,17 +261,6 @@ def mutate(document: dict[str, Any], rng: random.Random) -> None:
         parent[key] = rng.choice(VALUES)
 
 
-def agree(store: Path) -> None:
-    """Make the manifest agree with the descriptions, as somebody who knows its format could."""
-    path = store / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for name in list(manifest["sha256"]):
-        if (store / name).is_file():
-            manifest["sha256"][name] = hashlib.sha256((store / name).read_bytes()).hexdigest()
-            manifest["files"][name] = (store / name).stat().st_size
-    write_manifest(path, manifest)
-
-
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest whose own checksum is right."""
     manifest.pop("self_sha256", None)
@@ -284,31 +268,23 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     path.write_text(json.dumps({**manifest, "self_sha256": digest}))
 
 
-def _mutated(name: str, is_agreed: bool) -> Callable[[Path, Path, random.Random], None]:
+def _mutated(name: str) -> Callable[[Path, Path, random.Random], None]:
     def damage(store: Path, other: Path, rng: random.Random) -> None:
         path = store / name
         document = json.loads(path.read_text())
         before = json.dumps(document)
         while json.dumps(document) == before:
             mutate(document, rng)
-        if not is_agreed:
-            path.write_text(json.dumps(document))
-        elif name == "manifest.json":
-            write_manifest(path, document)
-        else:
-            path.write_text(json.dumps(document))
-            agree(store)
+        path.write_text(json.dumps(document))
 
     return damage
 
 
-def _rewritten(name: str, rewrite: Callable[[str, random.Random], str | bytes], is_agreed: bool) -> Any:
+def _rewritten(name: str, rewrite: Callable[[str, random.Random], str | bytes]) -> Any:
     def damage(store: Path, other: Path, rng: random.Random) -> None:
         path = store / name
         text = rewrite(path.read_text(), rng)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        if is_agreed:
-            agree(store)
 
     return damage
 
@@ -317,19 +293,16 @@ def mutations(layout: str, store: Path, each: int = 3) -> Iterator[Case]:
     """Documents with a value changed (the longer ones more often), or that are other documents altogether."""
     documents = [p.relative_to(store).as_posix() for p in sorted(store.rglob("*.json"))]
     for name in documents:
-        for is_agreed in (False, True):
-            kind = "metadata, manifest agrees" if is_agreed else "metadata"
-            for _ in range(each * (8 if name in ("zarr.json", "manifest.json") else 1)):
-                yield Case(kind, layout, name, _mutated(name, is_agreed), may_be_accepted=is_agreed)
-            for what, rewrite in [*TEXTS.items(), *[("bytes changed", TEXTS["bytes changed"])] * each]:
-                if not is_agreed or name != "manifest.json":
-                    yield Case(kind, layout, f"{name}: {what}", _rewritten(name, rewrite, is_agreed), False, is_agreed)
+        for _ in range(each * (8 if name in ("zarr.json", "manifest.json") else 1)):
+            yield Case("metadata", layout, name, _mutated(name))
+        for what, rewrite in [*TEXTS.items(), *[("bytes changed", TEXTS["bytes changed"])] * each]:
+            yield Case("metadata", layout, f"{name}: {what}", _rewritten(name, rewrite))
 
 
 # ---- the campaign
 
 ORDER = (*TO_FILES, "chunks swapped, same array", "chunks swapped, two arrays", "statistics swapped")
-ORDER = (*ORDER, "of another store", "metadata", "metadata, manifest agrees")
+ORDER = (*ORDER, "of another store", "metadata")
 
 
 def all_cases(stores: dict[str, tuple[Path, Path]]) -> list[Case]:
@@ -489,13 +462,10 @@ def judge(case: Case, command: str, answer: dict[str, Any], whole: dict[str, Any
             return "named", content[0]
         if case.is_harmless:
             return "unaffected", "whole"
-        return ("accepted" if case.may_be_accepted else "silent"), "whole"
+        return "silent", "whole"
     if content == whole["content"]:
         return "unaffected", ""
-    text = f"{whole['content']} became {content}"
-    if case.may_be_accepted and (command == "info" or content["selected"] == whole["content"]["selected"]):
-        return "accepted", text
-    return "silent", text
+    return "silent", f"{whole['content']} became {content}"
 
 
 def as_table(outcomes: Sequence[Outcome]) -> str:
