@@ -300,7 +300,12 @@ def job_cluster(
     import dask
 
     arguments = _job_arguments(options)
-    _make_folder(options.logs)
+    try:
+        options.logs.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        problem = f"cannot create the folder of the job logs ({fault.strerror})"
+        remedy = "choose another folder that all nodes share"
+        raise RunError(problem, f"cluster.log_directory {options.logs}", remedy) from None
     watch = JobWatch(options.kind, options.logs, options.n_workers, options.processes_of_job, tell)
     secret = secrets.token_urlsafe(16)
     listen = dashboard_address or f"{LOOPBACK}:0"
@@ -366,12 +371,3 @@ def _close(cluster: Any) -> None:
     """Cancel the jobs and stop the scheduler, protected from interrupts."""
     with interrupts.held():
         cluster.close()
-
-
-def _make_folder(logs: Path) -> None:
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        problem = f"cannot create the folder of the job logs ({fault.strerror})"
-        remedy = "choose another folder that all nodes share"
-        raise RunError(problem, f"cluster.log_directory {logs}", remedy) from None

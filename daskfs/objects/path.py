@@ -193,11 +193,6 @@ class ObjectPath:
         """Return the disk cache for one version of the object; None if no folder is configured."""
         return None if self.root.startswith("memory") else cache_of(dict(self.options), version)
 
-    @property
-    def has_cache(self) -> bool:
-        """Whether a folder is configured for a disk cache."""
-        return self.cache_for("any") is not None
-
     def without_cache(self) -> ObjectPath:
         """Return the path without a disk cache."""
         return replace(self, options=(*self._of_client, ("cache", "none")))

@@ -36,7 +36,7 @@ from daskfs.documents import (
     resolve_paths,
 )
 from daskfs.files import Location, location
-from daskfs.losses import Loss
+from daskfs.losses import LOSSES, Loss
 from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.objects.address import is_url
 from daskfs.parameters import Count
@@ -500,7 +500,7 @@ class Pipeline(Section):
     @model_validator(mode="after")
     def _metrics_for_each(self) -> Pipeline:
         for label, selection in self.selections.items():
-            loss = selection.loss_record
+            loss = LOSSES.get(getattr(selection, "loss", selection.selector.loss))  # None: the target determines it
             if loss is not None and not self.evaluate.metrics_of(loss):
                 wanted = " or ".join(loss.default_metrics)
                 raise ValueError(f"evaluate.metrics: none applies to {label} (loss {loss.name}); add {wanted}")

@@ -439,11 +439,7 @@ def _entry(one: InferredColumn) -> list[str]:
         entry = {"dtype": entry.pop("dtype"), "format": one.entry["format"], **entry}
     if one.suspicions:
         entry["look_at"] = one.suspicions
-    return [f"  # {_one_line(one.why)}", f"  {dump_line(one.name)}: {dump_line(entry)}"]
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return [f"  # {' '.join(one.why.split())}", f"  {dump_line(one.name)}: {dump_line(entry)}"]
 
 
 def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:

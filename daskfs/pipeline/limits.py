@@ -196,11 +196,6 @@ class PlannedStep:
         """Peak memory of the client process."""
         return self.client.nbytes
 
-    @property
-    def worker_nbytes(self) -> int:
-        """Peak memory of a worker process; 0 without workers."""
-        return self.worker.nbytes
-
     def to_document(self) -> dict[str, Any]:
         """Return the step as a JSON-serialisable mapping."""
         document = asdict(self)

@@ -81,7 +81,7 @@ class Plan:
         """Peak resident bytes of the client process and, on a cluster, of each worker."""
         promised = {"client": max(step.client_nbytes for step in self.steps)}
         if self.limits.worker is not None:
-            promised["worker"] = max(step.worker_nbytes for step in self.steps)
+            promised["worker"] = max(step.worker.nbytes for step in self.steps)
         return promised
 
     def to_document(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
         if excess <= 0 or excess >= available:
             whole = make_plan(facts, plans, limits, available, _n_refitted(pipeline, facts))
             store = pipeline.store_path
-            return replace(whole, is_fetched_anew=isinstance(store, ObjectPath) and not store.has_cache)
+            return replace(whole, is_fetched_anew=isinstance(store, ObjectPath) and store.cache_for("any") is None)
         available -= -(-excess // limits.n_tasks_in_process)
 
 

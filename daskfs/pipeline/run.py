@@ -211,7 +211,9 @@ def _of_stream(pipeline: Pipeline, stream: SparseSource | None, model: BaseSelec
     def write(folder: RunFolder, watch: Watch) -> dict[str, SelectionResult]:
         context, limits = Context(pipeline, folder, watch, source), limits_of(pipeline.cluster)
         if not comes_once:
-            folder.checkpoint.claim(_settings_of_stream(pipeline, source))
+            document, files = pipeline.to_document(), source.stamps()  # which must be unchanged on resume
+            unchanged = {key: document[key] for key in ("source", "split", "select")} | {"files": files}
+            folder.checkpoint.claim(unchanged)
         results = {
             label: learn.run(context, source, label, available_for_model(limits), model, comes_once=comes_once)
             for label in pipeline.selections
@@ -224,12 +226,6 @@ def _of_stream(pipeline: Pipeline, stream: SparseSource | None, model: BaseSelec
         return results
 
     return write
-
-
-def _settings_of_stream(pipeline: Pipeline, source: SparseSource) -> dict[str, Any]:
-    """Return the settings that must be unchanged on resume: the source's files, the split and the selections."""
-    document, files = pipeline.to_document(), source.stamps()
-    return {"source": document["source"], "files": files, "split": document["split"], "select": document["select"]}
 
 
 @contextmanager
@@ -302,9 +298,8 @@ class _StoreRun:
         then: dict[str, Any] = {"n_classes": min(target.n_classes, 3)}
         if pipeline.refit.by != "method":
             then["then_refit"] = True
-        selections = (
-            _named_loss(one.model_dump(mode="json"), losses[label]) | then for label, one in pipeline.selections.items()
-        )
+        dumped = ((losses[label], one.model_dump(mode="json")) for label, one in pipeline.selections.items())
+        selections = (one | ({"loss": loss} if "loss" in one else {}) | then for loss, one in dumped)
         compile_ahead(selections, str(store.dtype), self.context.watch)
 
     def _selection(self, label: str, store: Stored, workers: Workers) -> SelectionResult:
@@ -366,10 +361,6 @@ class _StoreRun:
             "promised_nbytes": self.plan.promised_nbytes,
             "measured_nbytes": measured | {name: max(before[name], measured.get(name, 0)) for name in before},
         }
-
-
-def _named_loss(selection: dict[str, Any], loss: str) -> dict[str, Any]:
-    return selection | {"loss": loss} if "loss" in selection else selection
 
 
 def _settings(pipeline: Pipeline, store: Stored) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing_extensions import is_typeddict
 
 from daskfs.documents import ByPlace, ByTag, Section
 from daskfs.errors import ConfigError
-from daskfs.losses import LOSSES, Loss, TargetKind, check_loss
+from daskfs.losses import LOSSES, TargetKind, check_loss
 from daskfs.methods import METHODS, MODEL_SELECTION, find_method, load
 from daskfs.parameters import LossOf, Parameter, Parameters, new_names, parameters_of
 from daskfs.pipeline.folder import check_name
@@ -39,10 +39,6 @@ class MetaSection(Section):
     model_config = ConfigDict(allow_inf_nan=False)
     selector: ClassVar[Any]
     """The class of the meta-estimator."""
-
-    def around(self, inside: Any, memory_limit: int) -> Any:
-        """Return the meta-estimator around a selector."""
-        return self.selector(selector=inside, **self.model_dump(), memory_limit=memory_limit)
 
 
 class Selection(Section):
@@ -59,11 +55,6 @@ class Selection(Section):
 
     _meta: MetaSection | None = PrivateAttr(default=None)
     """Meta-estimator that wraps this selection."""
-
-    @property
-    def loss_record(self) -> Loss | None:
-        """The loss, a parameter of most methods; None if the target determines it."""
-        return LOSSES.get(getattr(self, "loss", self.selector.loss))
 
     def loss_for(self, kind: TargetKind) -> str:
         """Return the loss for a kind of target: the named loss, or the one that the target determines.
@@ -82,7 +73,9 @@ class Selection(Section):
     def make_selector(self, memory_limit: int) -> Any:
         """Return the selector, with a memory limit in bytes for one task."""
         made = self.selector(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
-        return made if self._meta is None else self._meta.around(made, memory_limit)
+        if self._meta is None:
+            return made
+        return self._meta.selector(selector=made, **self._meta.model_dump(), memory_limit=memory_limit)
 
     @model_validator(mode="before")
     @classmethod

@@ -75,8 +75,12 @@ class Constants:
 
     def conclude(self, rows: Source, writer: WholeWriter) -> None:
         """Refuse a constant target or zero weights; pass notes and facts to the store."""
-        self.refuse_target(rows.target_names)
-        self.refuse_weights()
+        for k in np.flatnonzero(self._target_constant).tolist():
+            value = self._target_first[k] if self._target_first is not None else None
+            problem = f"expected a target that varies, found {value:g} in every row"
+            raise DataError(problem, f"target '{rows.target_names[k]}'", "choose another")
+        if self._all_weightless:
+            raise DataError("expected weights above 0, found 0 in every row", "weight", "choose another column")
         writer.source["n_target_values"] = self.target_values.count
         if rows.missing:
             writer.source["missing"] = [*rows.missing]
@@ -84,19 +88,6 @@ class Constants:
         writer.notes += rows.notes
         if self._columns is not None:
             writer.notes += self.notes(rows.feature_names)
-
-    def refuse_target(self, names: Sequence[str]) -> None:
-        """Refuse a target that is constant."""
-        for k in np.flatnonzero(self._target_constant).tolist():
-            value = self._target_first[k] if self._target_first is not None else None
-            raise DataError(
-                f"expected a target that varies, found {value:g} in every row", f"target '{names[k]}'", "choose another"
-            )
-
-    def refuse_weights(self) -> None:
-        """Refuse weights that are all 0."""
-        if self._all_weightless:
-            raise DataError("expected weights above 0, found 0 in every row", "weight", "choose another column")
 
     def notes(self, names: Sequence[str]) -> list[str]:
         """Return a note that names the constant features."""

@@ -226,7 +226,8 @@ class CsvSource(FileTable):
             try:
                 block_nbytes = _block_nbytes(max(head_nbytes, first_line_nbytes(stream)))
                 for batch in self._parse(stream, columns, block_nbytes):
-                    batch = self._trimmed(batch)
+                    if self.layout.skip_initial_space:
+                        batch = pa.RecordBatch.from_arrays(list(map(trimmed, batch.columns)), schema=batch.schema)
                     if self._has_signs:
                         batch = numbers_of_texts(batch, columns, self.layout)
                     yield TableBatch(batch, str(file), n_rows)
@@ -291,7 +292,10 @@ class CsvSource(FileTable):
         self, stream: Any, columns: Mapping[str, ColumnSchema], block_nbytes: int, part: TextPart | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records of a stream, from the first that is not simple on by Arrow."""
-        types = {name: self._type_of(column) for name, column in columns.items()}
+        types = {
+            name: pa.string() if is_text_of_number(column, self.layout) else arrow_type(column)
+            for name, column in columns.items()
+        }
         if part is not None or self._may_be_plain:
             plain = RecordReader(stream, self.layout, self._names, types, self._missing_texts, block_nbytes)
             yield from plain.batches()
@@ -317,19 +321,11 @@ class CsvSource(FileTable):
         is_known = not self._has_signs and not layout.skip_initial_space and not within_numbers
         return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 
-    def _type_of(self, column: ColumnSchema) -> pa.DataType:
-        return pa.string() if is_text_of_number(column, self.layout) else arrow_type(column)
-
     @property
     def _has_signs(self) -> bool:
         """Whether numbers of some columns are read as texts."""
         columns = () if self.schema is None else self.schema.columns.values()
         return bool(self.layout.thousands) or any(is_text_of_number(column, self.layout) for column in columns)
-
-    def _trimmed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if not self.layout.skip_initial_space:
-            return batch
-        return pa.RecordBatch.from_arrays([trimmed(column) for column in batch.columns], schema=batch.schema)
 
     def _faults(
         self, file: Path, part: TextPart | None, columns: Mapping[str, ColumnSchema], n_good: int, *known: Any

@@ -87,7 +87,9 @@ class PlinkSource(GenotypeSource):
 
     def _open(self, path: PathLike | Sequence[PathLike]) -> Opened:
         """Open the filesets."""
-        sets = [Fileset(file) for file in expand_paths(_with_ending(path), self.endings, natural_order)]
+        given = [path] if isinstance(path, (str, os.PathLike, ObjectPath)) else list(path)
+        with_endings = [_one_with_ending(location(item)) for item in in_braces(given)]
+        sets = [Fileset(file) for file in expand_paths(with_endings, self.endings, natural_order)]
         self._fam = first = sets[0]
         for other in sets[1:]:
             if not other.samples[["fid", "iid"]].equals(first.samples[["fid", "iid"]]):
@@ -107,12 +109,6 @@ class PlinkSource(GenotypeSource):
         self._target_classes = coded.classes
         self.notes += coded.notes
         return coded.y
-
-
-def _with_ending(path: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """Return the paths, with .bed appended to common stems of the three files."""
-    given = [path] if isinstance(path, (str, os.PathLike, ObjectPath)) else list(path)
-    return [_one_with_ending(location(item)) for item in in_braces(given)]
 
 
 def _one_with_ending(path: Location) -> Location:

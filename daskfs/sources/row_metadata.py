@@ -39,7 +39,8 @@ class RowMetadata:
         for name in self._weights:
             self._weight[rows] = _checked_weights(name, table[name])  # type: ignore[index]
         for name, texts in self._labels.items():
-            texts.append(_as_text(table[name]))
+            filled = pc.fill_null(pc.cast(table[name], pa.string()), "")
+            texts.append(np.asarray(filled.to_numpy(zero_copy_only=False), dtype=object))
 
     def _target(self, name: str, values: pa.Array) -> np.ndarray:
         encoder = self._encoders.get(name)
@@ -61,8 +62,3 @@ def _checked_weights(name: str, values: pa.Array) -> np.ndarray:
         row = int(np.flatnonzero(weights < 0)[0])
         raise BadValue(name, row, f"expected a weight of at least 0, found {weights[row]:g}", "fix the value")
     return weights
-
-
-def _as_text(values: pa.Array) -> np.ndarray:
-    texts = pc.fill_null(pc.cast(values, pa.string()), "")
-    return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)

@@ -297,10 +297,7 @@ class TableSource(Source):
     @property
     def target_classes(self) -> list[str] | None:
         """Categories of the target, by code."""
-        return self._classes_from(self.encoders)
-
-    def _classes_from(self, encoders: Mapping[str, Encoder]) -> list[str] | None:
-        encoder = encoders.get(self.target_names[0]) if len(self.target_names) == 1 else None
+        encoder = self.encoders.get(self.target_names[0]) if len(self.target_names) == 1 else None
         return None if encoder is None else encoder.classes
 
     def _features(self, encoders: dict[str, Encoder]) -> list[str]:

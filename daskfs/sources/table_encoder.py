@@ -15,7 +15,6 @@ from typing import Any
 
 from daskfs.sources.encoders.base import Encoder
 from daskfs.sources.encoders.registry import encoder_of
-from daskfs.sources.survey import Survey
 from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
 
 
@@ -59,7 +58,9 @@ class TableEncoder:
             name: counts.frequent(columns[name].min_count, columns[name].max_categories)[0].tolist()
             for name, counts in survey.level_counts.items()
         }
-        means = {name: survey.moments[name].mean for name in columns if _is_binned(columns[name], survey)}
+        binned = (name for name, column in columns.items() if column.encoding == "log_bins")
+        filled = (name for name in binned if columns[name].role == "feature" and columns[name].missing == "mean")
+        means = {name: survey.moments[name].mean for name in filled}
         layout: TableFormat = getattr(source, "layout", None) or TableFormat.model_validate({})
         return cls(columns, dict(source.encoders), layout, source.header_names, levels, means)
 
@@ -138,10 +139,6 @@ class TableEncoder:
         return TableSchema.model_validate(
             {"format": self.layout.model_dump(), "columns": columns, "other_columns": "ignore"}
         )
-
-
-def _is_binned(column: ColumnSchema, survey: Survey) -> bool:
-    return column.encoding == "log_bins" and column.role == "feature" and column.missing == "mean"
 
 
 def _ranges(numbers: Sequence[int]) -> list[list[int]]:

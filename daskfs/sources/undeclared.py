@@ -62,7 +62,9 @@ def schema_of(
     layout, columns = read_typed(head_of_table(source), [])
     is_refused = schema != INFER and missing is None
     if is_refused and any(len(_missing_rows(values, [])) for values in columns.values()):
-        some = {name: one for name, one in columns.items() if _may_lack(one) or name == target}
+        # in numbers, missing ones are seen at once; inference says which texts mean them
+        lacking = {name for name, one in columns.items() if is_text(one.type) or len(_missing_rows(one, []))}
+        some = {name: one for name, one in columns.items() if name in lacking or name == target}
         with suppress(SchemaError):  # of other columns, perhaps
             _refuse_missing(some, infer_schema(some, layout, target), source.place)
     inferred = infer_schema(columns, layout, target)
@@ -83,11 +85,6 @@ def _keep_classes(inferred: InferredSchema, values: pa.Array, place: str) -> Non
     refuse_numbers_as_classes(texts, len(values), f"{place}, column '{inferred.target}'")
     (column,) = [one for one in inferred.columns if one.name == inferred.target]
     column.entry, column.suspicions = {"role": "target", "dtype": "string"}, []
-
-
-def _may_lack(values: pa.Array) -> bool:
-    """Return whether values may be missing. In numbers that is seen at once; inference says which texts mean it."""
-    return is_text(values.type) or len(_missing_rows(values, [])) > 0
 
 
 def _refuse_missing(columns: Mapping[str, pa.Array], inferred: InferredSchema, place: str) -> None:

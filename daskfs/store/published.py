@@ -59,7 +59,8 @@ class PublishedStore(UnfinishedStore):
             raise StoreError("stores cannot be written over HTTP", str(address), "write to a folder or an object store")
         self.address = address
         self._is_locked = False
-        self._refuse_existing_objects()
+        if (address / MANIFEST).is_file() or (not (address / LOCK).is_file() and address.exists()):
+            raise self._exists()
         super().__init__(_staging() / _local_name(address), goes_on_from)
         try:
             self._take_lock()
@@ -108,16 +109,10 @@ class PublishedStore(UnfinishedStore):
         if self._is_locked:
             self._is_locked = False
             with suppress(FileNotFoundError):
-                all_of(lambda name: (self.address / name).unlink(missing_ok=True), self._removable())
+                names = self.address.all_objects()
+                removable = [] if MANIFEST in names else [name for name in names if name != LOCK]
+                all_of(lambda name: (self.address / name).unlink(missing_ok=True), removable)
                 (self.address / LOCK).unlink(missing_ok=True)
-
-    def _removable(self) -> list[str]:
-        names = self.address.all_objects()
-        return [] if MANIFEST in names else [name for name in names if name != LOCK]
-
-    def _refuse_existing_objects(self) -> None:
-        if (self.address / MANIFEST).is_file() or (not (self.address / LOCK).is_file() and self.address.exists()):
-            raise self._exists()
 
     def _exists(self) -> StoreExistsError:
         problem = "something already exists at this address; a store is never overwritten"

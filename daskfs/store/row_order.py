@@ -29,11 +29,6 @@ def keys_of(seed: int | None, start: int, n_rows: int) -> np.ndarray:
     return draws.random(n_rows)
 
 
-def draw_seed(random_state: int | None) -> int:
-    """Return the seed, or a random one if it is None."""
-    return int(np.random.SeedSequence().generate_state(1)[0]) if random_state is None else int(random_state)
-
-
 def taken(rows: np.ndarray, numbers: np.ndarray, nbytes: int = PIECE_NBYTES) -> Iterator[np.ndarray]:
     """Yield rows by their numbers, in pieces of `nbytes` bytes; each piece reuses the buffer of the last."""
     n_rows = max(1, nbytes // max(1, rows.shape[1] * rows.itemsize))

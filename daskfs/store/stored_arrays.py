@@ -193,7 +193,10 @@ def checked_array(
     if metadata is None:
         raise CorruptStoreError(f"{name} is in an encoding that daskfs does not write", str(where), REMEDY)
     is_expected = (metadata.dtype, metadata.shape) == expected_arrays(header)[name]
-    if not is_expected or (name == "X" and not _is_X(metadata, header)):
+    if name == "X":
+        layout = header.tile_shape, header.shard_shape, header.codec == "lz4"
+        is_expected &= (metadata.tile_shape, metadata.shard_shape, metadata.has_blosc) == layout
+    if not is_expected:
         raise CorruptStoreError(f"the description of array {name} contradicts the store's header", str(where), REMEDY)
     max_nbytes = max(manifest.chunk_files.get(name, []), default=0)
     if checksums is None:
@@ -203,11 +206,6 @@ def checked_array(
         problem = f"{MANIFEST} does not have one checksum for each chunk of {name}"
         raise CorruptStoreError(problem, str(folder / MANIFEST), REMEDY)
     return StoredArray(folder, name, metadata, max_nbytes, found.reshape(metadata.grid_shape), manifest.identity)
-
-
-def _is_X(metadata: ArrayMetadata, header: StoreHeader) -> bool:
-    layout = (header.tile_shape, header.shard_shape, header.codec == "lz4")
-    return (metadata.tile_shape, metadata.shard_shape, metadata.has_blosc) == layout
 
 
 def seal(folder: Path) -> None:

@@ -396,10 +396,7 @@ class TileReader(Tiled):
     def _check_expected(self, place: _Place, checksum: int) -> None:
         """Compare a tile's checksum with the one in the manifest, if known."""
         if place.expected is not None and place.expected != checksum:
-            raise self._misplaced(place)
-
-    def _misplaced(self, place: _Place) -> CorruptStoreError:
-        return self._corrupt(place, MISPLACED)
+            raise self._corrupt(place, MISPLACED)
 
     def _truncated(self, place: _Place, expected: int, found: int) -> CorruptStoreError:
         return self._corrupt(place, f"has the wrong length: expected {expected} bytes, found {found}")

@@ -23,7 +23,7 @@ from daskfs.store.header import versions
 from daskfs.store.kept import KeptSteps
 from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
-from daskfs.store.row_order import draw_seed, keys_of, stored_order
+from daskfs.store.row_order import keys_of, stored_order
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spec import StoreSpec
 from daskfs.store.unfinished import DISK_FULL, ROWS, explained_disk_full
@@ -69,7 +69,8 @@ class WholeWriter(ABC):
     ) -> None:
         self._goes_on_from = goes_on_from or (lambda folder: False)
         self.path, self.dtype, self.spec = location(path).absolute(), np.dtype(spec.dtype), spec
-        self.random_state = draw_seed(spec.random_state) if spec.shuffle else None
+        seed = np.random.SeedSequence().generate_state(1)[0] if spec.random_state is None else spec.random_state
+        self.random_state = int(seed) if spec.shuffle else None
         self.source, self.notes = dict(spec.source), list(spec.notes)
         self.annotations: Mapping[str, np.ndarray] = {}
         self.memory_limit, self.progress = memory_limit, progress or Silent()

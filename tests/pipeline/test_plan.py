@@ -90,8 +90,8 @@ def test_workers_are_planned_to_ingest_where_they_have_room_for_it():
         limits = limits_of(Cluster(kind="local", n_workers=3, memory_limit=limit, client_memory_limit="2GiB"))
         (step,) = [step for step in make_plan(parts, {}, limits).steps if step.name == "ingest"]
         assert limits.ingests_on_workers(parts) == is_planned
-        assert (step.n_tasks, step.worker_nbytes > BASE_WORKER_NBYTES) == ((3, True) if is_planned else (1, False))
-        assert step.worker_nbytes <= limits.worker
+        assert (step.n_tasks, step.worker.nbytes > BASE_WORKER_NBYTES) == ((3, True) if is_planned else (1, False))
+        assert step.worker.nbytes <= limits.worker
         assert not limits.ingests_on_workers(replace(parts, has_parts=False))
         assert not limits.ingests_on_workers(replace(parts, store_nbytes=2**20))
 

@@ -114,7 +114,8 @@ class CategoryEncoder(Encoder):
         codes = np.full(len(values), -1, dtype=np.int64)
         codes[~null] = level_of_text[indices[~null]]
         self._settle_unseen(codes, ~null & (codes < 0), texts, indices)
-        self._settle_missing(codes, null)
+        refuse_missing(self.name, self.missing, np.where(null, -1, 0))
+        codes[null] = self._missing
         return codes
 
     def _settle_unseen(self, codes: np.ndarray, unseen: np.ndarray, texts: pa.Array, indices: np.ndarray) -> None:
@@ -127,10 +128,6 @@ class CategoryEncoder(Encoder):
             places, counts = np.unique(indices[unseen], return_counts=True)
             rows = zip(texts.take(pa.array(places)).to_pylist(), counts.tolist(), strict=True)
             self.count_unseen(n_unseen, dict(rows))
-
-    def _settle_missing(self, codes: np.ndarray, null: np.ndarray) -> None:
-        refuse_missing(self.name, self.missing, np.where(null, -1, 0))
-        codes[null] = self._missing
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
         """Write one column per dummy."""

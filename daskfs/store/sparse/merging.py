@@ -190,7 +190,8 @@ class NameGatherer:
         """Add the `NamedIds` of a block; they are copied."""
         if named is None or not len(named.ids):
             return
-        self._take(np.array(named.ids, np.uint64), _Texts(np.diff(named.offsets), _text_of(named)))
+        text = np.array(named.text[named.offsets[0] : named.offsets[-1]], np.uint8)
+        self._take(np.array(named.ids, np.uint64), _Texts(np.diff(named.offsets), text))
         if self._nbytes > self._memory_nbytes // 8 and self._nbytes > 2 * self._nbytes_distinct:
             ids, texts = self._gathered()
             self._clear()
@@ -222,10 +223,6 @@ class NameGatherer:
         if self._ids:
             self._write()
         return self.runs
-
-
-def _text_of(named: Any) -> np.ndarray:
-    return np.array(named.text[named.offsets[0] : named.offsets[-1]], np.uint8)
 
 
 class NameWriters(NamedTuple):
