@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from daskfs.sources.base import SourceBlock
-from daskfs.sources.encoders.arrow_numbers import write_numbers
+from daskfs.sources.encoders.arrow_values import write_numbers
 from daskfs.sources.encoders.base import Encoder
 from daskfs.sources.row_metadata import RowMetadata
 
