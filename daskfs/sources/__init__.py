@@ -3,8 +3,8 @@
 - `base.py`: the interface of all sources; `registry.py`: a source from its name; `ingest.py`: source -> feature store;
   `parts.py`: rows written in one stream, or in parts by tasks
 - `table_schema.py`: the YAML schema of a table's columns; `roles.py`: combines header, schema and arguments
-- `table.py`: tables, read in batches -> blocks: `survey.py` (one pass for categories and means), `columns.py` (one
-  encoder per column), `dates.py`, `encoded_block.py`
+- `table.py`: tables, read in batches -> blocks: `survey.py` (one pass for categories and means), `encoders/` (one file
+  per encoding of a column), `dates.py`, `encoded_block.py`
 - `csv.py`: text tables, read fast; `csv_types.py`; `csv_faults.py`: finds the line of an error; `text.py`, `files.py`:
   opening files
 - `sparse/`: sources of sparse rows: `base.py`; LIBSVM and Vowpal Wabbit files, click logs (`lines.py`: text in pieces,
