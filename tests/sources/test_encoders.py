@@ -89,3 +89,26 @@ def test_sql_and_python_express_every_feature_but_hashes(encoding: str) -> None:
     for place in range(len(encoder.feature_names)):
         texts = [encoder.sql(place, "standard"), encoder.sql(place, "sqlite"), encoder.python(place)]
         assert {text is None for text in texts} == {encoding == "hashed"}
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad"),
+    [
+        ({"dtype": "integer"}, 2.0, 2.5),
+        ({}, 2.5, float("inf")),
+        ({"dtype": "date", "encoding": {"date_parts": ["month"], "as": "number"}}, "2020-02-29", "2020-02-30"),
+        ({"dtype": "string", "categories": ["a", "b"]}, "b", "c" * 70),
+    ],
+)
+def test_a_value_alone_has_the_fault_that_it_has_in_a_column(column: dict[str, Any], good: Any, bad: Any) -> None:
+    schema = ColumnSchema.model_validate(column)
+    encoder = make_encoder("x", schema, ColumnFacts(), [])
+    assert encoder.fault_of(good, schema) is None
+    with pytest.raises(BadValue) as caught:
+        encoder.encode(pa.array([good, bad, good]), np.empty((3, len(encoder.feature_names))))
+    assert caught.value.row == 1
+    assert encoder.fault_of(bad, schema) == (caught.value.problem, caught.value.remedy)
+    assert len(caught.value.problem) < 140
+    with pytest.raises(BadValue) as caught:
+        encoder.encode(pa.array([good, None]), np.empty((2, len(encoder.feature_names))))
+    assert encoder.missing_value() == (caught.value.problem, caught.value.remedy)
