@@ -283,9 +283,11 @@ class StoreWriter(WholeWriter):
     def _write_bands(self, bands: BandWriter, order: np.ndarray) -> Iterator[int]:
         """Write the tiles of all rows from this process, and yield how many rows were written."""
         if self._sorter is None or not self._sorter.sorted_runs:
-            in_memory = self._sorter.buffer.rows if self._resident is None and self._sorter else self._resident
+            in_memory, nbytes = self._resident, PIECE_NBYTES
+            if self._sorter is not None:
+                in_memory, nbytes = self._sorter.buffer.rows, self._sorter.buffer.piece_nbytes
             assert in_memory is not None
-            for rows in taken(in_memory, order, min(PIECE_NBYTES, in_memory.nbytes // 8)):
+            for rows in taken(in_memory, order, nbytes):
                 bands.write(rows)
                 yield len(rows)
             return
