@@ -99,6 +99,17 @@ def test_labels_are_texts_where_the_blocks_have_texts(arrays):
         assert selector.score(X, text) > 0.8
 
 
+def test_classes_have_the_weights_of_their_labels(arrays):
+    X, y = arrays
+    labels = np.where(y > 0.0, "yes", "no")
+    blocks = rows_of(X, labels, 70)
+    selector = Mission(2, class_weight={"yes": 5.0, "no": 1.0}, random_state=0)
+    whole = selector.fit(X, labels).coef_
+    np.testing.assert_array_equal(selector.fit_blocks(blocks).coef_, whole)
+    np.testing.assert_array_equal(selector.fit(X, labels).fit_blocks(blocks).coef_, whole)
+    assert not np.array_equal(Mission(2, random_state=0).fit(X, labels).coef_, whole)
+
+
 def test_a_stream_of_rows_is_learnt_from_whatever_its_blocks_are(arrays):
     X, y = arrays
     expected = Mission(4, block_rows=64).partial_fit(X, y)

@@ -66,6 +66,7 @@ from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Here, Workers
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.incoming import Facts
 from daskfs.matrix.passing import Passing
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import ClassWeights, Columns, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
@@ -244,7 +245,7 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
     _stream = cast("Stream | None", None)
     """The model that further rows continue, after a fit to rows that come once."""
     _labels = cast("np.ndarray | None", None)
-    """Labels of the classes in `class_weight`, during a fit to data in memory."""
+    """Labels of the classes in `class_weight`, until a fit to arrays or blocks has read them."""
 
     loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
     variant: Literal["active", "paper"] = "active"
@@ -337,6 +338,13 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
         super().fit(X, y, sample_weight)
         return self
 
+    def _target_of(
+        self, facts: list[Facts], matrix: Matrix | None, labels: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        target, weight, labels = super()._target_of(facts, matrix, labels)
+        self._labels = labels if isinstance(self.class_weight, Mapping) else None
+        return target, weight, labels
+
     def _fit(self, run: Run) -> None:
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)  # type: ignore[arg-type]
         checked_target(run.matrix, self.loss_, LARGEST_TARGET)
@@ -344,7 +352,8 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
         weight = rows.matrix.read_weight(slice(None))
         total_weight = None if weight is None else float(np.sum(weight))
-        fit = self._begun(rows, self._labels, total_weight=total_weight)  # step 1
+        labels, self._labels = self._labels, None
+        fit = self._begun(rows, labels, total_weight=total_weight)  # step 1
         fit = learn(rows, fit, "train", 0, fit.config.n_epochs)  # steps 2 to 5
         fit = choose(rows, fit)  # step 6
         found = refit(rows, fit)  # step 7
