@@ -85,7 +85,7 @@ MOST_COLUMNS, MANY_COLUMNS, FEW_ROWS = 1 << 22, 1_000, 1_000
 MOST_VALUES = 1 << 26
 """Maximum number of values of a matrix for comparing methods; beyond, costs matter more than their differences."""
 METHODS = ("fgm", "mission", "online_substitution")
-FURTHER_SIZES = 150, 250, 400
+FURTHER_SIZES = 150, 250, 400, 700, 1000
 """Sizes of MESSAGE's path for genotypes that are not decoded, beyond those of all methods."""
 ROWS_OF_CURVES, VALUES_OF_CURVES, MOST_CURVES, CURVES = 1_000, 1 << 22, 40, "splines"
 """Minimum number of rows and maximum number of values for comparing splines, maximum number of columns with splines,

@@ -289,3 +289,12 @@ def test_features_that_a_map_makes_are_counted_and_named():
     assert {"x2", "x0 * x1"} <= set(found.get_feature_names_out()) == set(found.result_.table["name"])
     assert found.transform(X).shape == (300, found.n_features_to_select_)
     assert found.score(X, y) > 0.95
+
+
+def test_of_too_many_equal_votes_the_strongest_columns_are_on_the_path(monkeypatch):
+    monkeypatch.setattr("daskfs.selectors.message.selector.MOST_ON_A_PATH", 3)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 20))
+    y = X @ np.repeat([0.3, 0.0, 3.0], [3, 14, 3]) + rng.standard_normal(500)
+    chosen = SelectionCV(Message(n_subsets=1, loss="squared"), sizes=[3]).fit(X, y)
+    assert sorted(chosen.selected_.tolist()) == [17, 18, 19]

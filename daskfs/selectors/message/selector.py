@@ -111,7 +111,7 @@ from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
-MOST_ON_A_PATH = 400  # columns with votes
+MOST_ON_A_PATH = 1000  # columns with votes
 CRITERION_OF_PREDICTION, PATIENCE_OF_PREDICTION = "bic", 30
 GOALS = {
     "inference": "the goal was inference: few false features; goal='prediction' keeps more features with weak effects",
@@ -311,7 +311,8 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
         """Return all columns that any subset chose, by votes, then by absolute coefficient in the fit of all."""
         matrix, frequency = run.matrix, np.nan_to_num(self.scores_)
         frequency[columns_of(self.always_include, matrix.shape[1], matrix.names, "always_include")] = ALWAYS
-        columns = np.argsort(-frequency, kind="stable")[: min(int((frequency > 0.0).sum()), MOST_ON_A_PATH)]
+        strongest = np.lexsort((-coefficient_norm(self.coef_), -frequency))  # of one subset, all votes are equal
+        columns = strongest[: min(int((frequency > 0.0).sum()), MOST_ON_A_PATH)]
         if not len(columns):
             return columns
         fits = fit_each_class(run, columns, self.loss_, free=self.included_columns(matrix))
