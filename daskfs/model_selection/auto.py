@@ -35,8 +35,8 @@ Few rows: at most 1,000, or any number of sparse ones. Each line is the best of 
 .005 of the best, by the means of `python -m benchmarks run gauntlet` on 38 public data sets (docs/which_selector.md).
 For numbers and many dense rows it rests on two sets of genotypes: the mice of the gauntlet, and the simulated cohort of
 `python -m benchmarks run biobank` with 20 features; numbers and sparse rows were not measured. MESSAGE is not in it,
-because it chooses the number of features itself. The choice depends only on the data if all
-methods stay within the memory limit; a note names methods that were left out.
+because it chooses the number of features itself. The choice depends only on the data if all methods stay within the
+memory limit; a note names methods that were left out.
 """
 
 from __future__ import annotations
@@ -396,6 +396,9 @@ class Auto(SelectsSize, IncludesColumns):
         for one in trees:
             notes += notes_on_trees(one, best, rows, folds, self._maps(shape, rows.limits))
         notes += self._notes_on_always()
+        n_selected = int(fitted.support_.sum())
+        if n_selected < min(taken.size, n_features) and fitted.made_ is None:
+            notes.append(f"{taken.of.method} found only {n_selected:,} of {taken.size:,} features on all rows")
         if left_out := [one.name for one in contenders if one not in kept]:
             notes.append(f"left out because the memory limit is too small: {listed(left_out)}")
         self.result_ = self._result_of(

@@ -379,7 +379,8 @@ def comparison_notes(
         ]
         mean, of_size = (min if metric in METRICS_OF_ERRORS else max)(means)
         others.append(f"{name} {mean:.4g} ({of_size:,})")
-    what = f"splines of {taken.size:,} columns" if taken.of.is_of_curves else f"{taken.size:,} features"
+    kind = "splines of {} column" if taken.of.is_of_curves else "{} feature"
+    what = kind.format(f"{taken.size:,}") + "s" * (taken.size != 1)
     said = f"{taken.of.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds"
     notes = [f"{said}: {_score_text(taken)}" + (f"; the best of the others: {', '.join(others)}" if others else "")]
     if goal == "selection":

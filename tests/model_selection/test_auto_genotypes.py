@@ -42,6 +42,15 @@ def test_many_values_are_left_to_messages_path(matrix, monkeypatch):
     assert "message" not in set(decoded.cv_results_["method"])
 
 
+def test_a_path_that_ends_before_the_chosen_number_is_noted(matrix, monkeypatch):
+    monkeypatch.setattr(auto, "MOST_VALUES", N * P)
+    monkeypatch.setattr(auto, "default_sizes", lambda n_samples, n_features: [100])
+    found = Auto(always_include=COVARIATES, random_state=0).fit_matrix(matrix)
+    n_selected = len(found.selected_)
+    assert n_selected < found.n_features_to_select_
+    assert any(f"only {n_selected} of {found.n_features_to_select_} features" in note for note in found.result_.notes)
+
+
 def test_fewer_values_are_compared_with_the_other_methods(matrix):
     found = Auto(always_include=COVARIATES, random_state=0).fit_matrix(matrix)
     assert set(found.cv_results_["method"]) == {"message", "fgm", "online_substitution"}

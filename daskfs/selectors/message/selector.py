@@ -189,8 +189,8 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
         never. 30 is safer than the default with "bic", whose minimum comes late.
     max_features : int, optional
         Size of the largest model that a subset may choose. Default: n_i / (2 log p), or with `feature_groups` up to n_i
-        / 3, plus the columns always included. Larger groups cannot be selected. For the squared loss the
-        default is at most max(64, 2²⁴ / p), or 1,024 if only columns near the path are decoded.
+        / 3, plus the columns always included. Larger groups cannot be selected. For the squared loss the default is at
+        most max(64, 2²⁴ / p), or 1,024 if only columns near the path are decoded.
     always_include : array of int or str, optional
         Numbers or names of columns to include in every model without a penalty, together with their groups; for example
         age, sex and the principal components of a genetic study. They count in `max_features`.

@@ -346,13 +346,13 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
         return target, weight, labels
 
     def _fit(self, run: Run) -> None:
+        labels, self._labels = self._labels, None  # the next fit may be to a store
         n_to_select(self.n_features_to_select, run.matrix.shape[1], DEFAULT_N_SELECTED)  # type: ignore[arg-type]
         checked_target(run.matrix, self.loss_, LARGEST_TARGET)
         notes: list[str] = []
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
         weight = rows.matrix.read_weight(slice(None))
         total_weight = None if weight is None else float(np.sum(weight))
-        labels, self._labels = self._labels, None
         fit = self._begun(rows, labels, total_weight=total_weight)  # step 1
         fit = learn(rows, fit, "train", 0, fit.config.n_epochs)  # steps 2 to 5
         fit = choose(rows, fit)  # step 6
