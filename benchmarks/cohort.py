@@ -208,6 +208,7 @@ def simulate(
     h2: float = 0.5,
     n_founders: int = 1000,
     spacing: float = SPACING,
+    prevalence: float | None = None,
 ) -> Cohort:
     """Write cohort.bed, .bim, .fam and .tsv to a folder.
 
@@ -217,6 +218,9 @@ def simulate(
         Share of causal variants in the variance of the trait beyond covariates.
     n_wanted : int, optional
         How many variants contenders are asked for; by default as many as are causal.
+    prevalence : float, optional
+        Share of cases: those with the largest traits. The trait is then 1 for cases and 0 for controls, in the table
+        2 and 1. By default it is the number.
     """
     copy, rng = compiled(), np.random.default_rng([seed, 36])
     chromosome, position, morgans = genetic_map(n_variants, spacing, rng)
@@ -248,6 +252,9 @@ def simulate(
     of_covariates = standardised(covariates) @ rng.standard_normal(len(COVARIATES))
     noise = rng.standard_normal(n_samples) * np.sqrt(1 - h2)
     trait = np.sqrt(COVARIATE_VARIANCE) / of_covariates.std() * of_covariates + scale * genetic + noise
+    if prevalence is not None:
+        trait = (trait > np.quantile(trait, 1.0 - prevalence)).astype(np.float64)
+    codes = [f"{value:.6f}" if prevalence is None else f"{1 + value:.0f}" for value in trait]
     is_test = rng.random(n_samples) < TEST_SHARE
     with bed.with_suffix(".bim").open("w") as text:
         places = zip(chromosome.tolist(), position.tolist(), strict=True)
@@ -257,7 +264,7 @@ def simulate(
     with made.table.open("w") as text:
         text.write("\t".join(["FID", "IID", "trait", *COVARIATES]) + "\n")
         for i in range(n_samples):
-            numbers = ["NA" if is_test[i] else f"{trait[i]:.6f}", *(f"{value:.6g}" for value in covariates[i])]
+            numbers = ["NA" if is_test[i] else codes[i], *(f"{value:.6g}" for value in covariates[i])]
             text.write("\t".join([str(i + 1), str(i + 1), *numbers]) + "\n")
     share = (effects * scale) ** 2
     n_wanted = n_causal if n_wanted is None else n_wanted

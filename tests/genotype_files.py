@@ -61,7 +61,7 @@ def write_phenotypes(path: Path, phenotypes: Mapping[str, np.ndarray]) -> Path:
 N, P, CAUSAL = 400, 700, np.array([11, 94, 300, 301, 455, 680])
 
 
-def cohort(folder, seed=0, n=N, p=P, classes=False):
+def cohort(folder, seed=0, n=N, p=P, n_classes=0):
     """Return a matrix of two covariates and variants in linkage disequilibrium; some are missing, equal or constant."""
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((2 * n, p))
@@ -74,7 +74,8 @@ def cohort(folder, seed=0, n=N, p=P, classes=False):
     age = rng.uniform(40.0, 70.0, n).round()
     y = 0.6 * dosages[:, CAUSAL].sum(axis=1) + 0.05 * age + rng.standard_normal(n)
     dosages[rng.random(dosages.shape) < 0.002] = -1
-    phenotypes = {"T": 1.0 + (y > np.median(y)) if classes else y, "age": age, "PC1": rng.standard_normal(n)}
+    cuts = np.quantile(y, np.arange(1, n_classes) / n_classes) if n_classes else ()
+    phenotypes = {"T": 1.0 + np.digitize(y, cuts) if n_classes else y, "age": age, "PC1": rng.standard_normal(n)}
     options = {"target": "T", "covariate_names": ["age", "PC1"], "missing": "mean"}
     bed, table = write_plink(folder / "set.bed", dosages), write_phenotypes(folder / "t.pheno", phenotypes)
     return PlinkSource(bed, phenotypes=table, **options).as_matrix()

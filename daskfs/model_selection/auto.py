@@ -304,7 +304,7 @@ class Auto(SelectsSize, IncludesColumns):
         if not self._compares or shape.n_features > MOST_COLUMNS:
             return []
         made, sizes = list[Contender](), self._sizes(shape)
-        if shape.has_products and not self._n_classes:
+        if shape.has_products and self._n_classes <= 2:
             more = [size for size in FURTHER_SIZES if size <= shape.n_samples // 2]
             made.append(Contender(self._made("message", None, goal="prediction"), [*sizes, *more]))
         if n_values > MOST_VALUES:

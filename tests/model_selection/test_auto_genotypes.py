@@ -56,9 +56,11 @@ def test_fewer_values_are_compared_with_the_other_methods(matrix):
     assert set(found.cv_results_["method"]) == {"message", "fgm", "online_substitution"}
 
 
-def test_two_classes_are_not_messages(tmp_path):
-    found = Auto(always_include=COVARIATES, random_state=0).fit_matrix(cohort(tmp_path, classes=True))
-    assert "message" not in set(found.cv_results_["method"])
+@pytest.mark.parametrize(("n_classes", "is_compared"), [(2, True), (3, False)])
+def test_two_classes_are_messages_too(tmp_path, n_classes, is_compared):
+    classes = cohort(tmp_path, n_classes=n_classes)
+    found = Auto(always_include=COVARIATES, loss="logistic", random_state=0).fit_matrix(classes)
+    assert ("message" in set(found.cv_results_["method"])) == is_compared
 
 
 def test_a_plan_says_so_and_a_limit_too_small_for_it_leaves_another_method():

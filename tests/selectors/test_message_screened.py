@@ -83,7 +83,7 @@ def test_a_column_joins_that_exceeds_the_penalty_only_between_two_passes():
     )  # centred, orthogonal, variance 1
     tempting = 0.65 * (z[:, 1] + z[:, 2]) + np.sqrt(1.0 - 2.0 * 0.65**2) * z[:, 3]
     X, y = np.column_stack([z[:, :3], tempting]), z[:, :4] @ [1.5, 1.0, 1.0, -0.5]
-    every = StandardisedColumns(WithProducts(X, y), y, np.ones(200), None)
+    every = StandardisedColumns(WithProducts(X, y), y, np.ones(200))
     m, near = every.moments, np.arange(3)
     near = Near(near, near, every.gram(near, near))
     of_near = m._replace(mean=m.mean[:3], scale=m.scale[:3], cross=m.cross[:3])
@@ -167,7 +167,7 @@ def test_subsets_that_do_not_fit_are_screened_and_stay_within_the_plan(matrix):
     assert peak <= plan.task_nbytes + plan.client_nbytes
 
 
-def test_other_losses_need_all_columns_and_say_so(tmp_path):
-    two = cohort(tmp_path, classes=True)
-    with refused(PlanError, "memory-limit", at="memory_limit", naming=["squared loss"]):
-        Message(n_subsets=1, memory_limit="5MiB").fit(two)
+def test_groups_need_all_columns_and_say_so(matrix):
+    groups = np.arange(P + 2) // 2
+    with refused(PlanError, "memory-limit", at="memory_limit", naming=["feature_groups"]):
+        Message(n_subsets=1, memory_limit="5MiB", feature_groups=groups).fit(matrix)

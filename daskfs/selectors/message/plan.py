@@ -21,6 +21,7 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.choices import SelectionSettings
+from daskfs.selectors.message.reweighted import EXPECTED_ROUNDS, reweighted_nbytes
 from daskfs.selectors.message.screened import NEW_ROWS, PIECE_COLUMNS
 from daskfs.selectors.message.tasks import is_sparse
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
@@ -37,6 +38,7 @@ SUBSET_VALUES = 1 << 23  # 32 MiB of float32
 EXPECTED_COLUMNS = 20  # selected columns assumed in the plan
 EXPECTED_PASSES = 16  # of a path whose columns are screened
 LEAST_NEAR = 2048  # columns near such a path, if memory allows
+LEAST_MODEL = 64  # columns of its largest model if memory is short and the loss is not squared
 
 
 def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
@@ -156,9 +158,9 @@ class Subsets:
 
     @property
     def can_screen(self) -> bool:
-        """Whether paths can do without most columns: products come from codes, and the loss is squared."""
+        """Whether paths can do without most columns: products come from codes, and each column is a candidate."""
         how = self.settings
-        return self.data.has_products and how.record.is_quadratic and how.groups is None and how.estimator is None
+        return self.data.has_products and how.groups is None and how.estimator is None and how.approx is None
 
     def screened(self, limits: Limits) -> Subsets:
         """Return these subsets, with only columns near the path decoded if there is one subset, or one does not fit.
@@ -169,12 +171,24 @@ class Subsets:
         if not self.can_screen or (self.n_subsets > 1 and fits):
             return self
         found = replace(self, settings=replace(self.settings, most_near=self.data.n_features))
+        if found.settings.max_features is None and not found.settings.record.is_quadratic:
+            found = found._with_models_that_fit(limits)
         most, least = max(LEAST_NEAR, 8 * found._most_features), 2 * found._most_features
         while True:
             found = replace(self, settings=replace(self.settings, most_near=min(most, self.data.n_features)))
             if limits.task_nbytes is None or most <= least or found.select_nbytes(1) <= limits.task_nbytes:
                 return found
             most = max(least, most * 3 // 4)
+
+    def _with_models_that_fit(self, limits: Limits) -> Subsets:
+        """Return these subsets with models that are small enough for the path and the refit of all their rows."""
+        most = self._most_features
+        while True:
+            found = replace(self, settings=replace(self.settings, max_features=most, most_near=2 * most))
+            needed = max(found.select_nbytes(1), found.refit_nbytes(1, most))
+            if limits.task_nbytes is None or needed <= limits.task_nbytes or most <= LEAST_MODEL + self.n_always:
+                return found
+            most = max(LEAST_MODEL + self.n_always, most * 7 // 8)
 
     @property
     def _most_features(self) -> int:
@@ -216,6 +230,8 @@ class Subsets:
         task.add("moments and derivatives of all columns", 24 * 8 * self.data.n_features)
         task.add("decoded columns", n_rows * (8 * NEW_ROWS + (8 + self.data.itemsize) * PIECE_COLUMNS))
         task.add("correlations of the near columns", 2 * 8 * n_gram_rows * near)
+        if not self.settings.record.is_quadratic:
+            task.add("predictions and curvatures", reweighted_nbytes(n_rows, self.data.n_features, self.n_always))
         path = path_nbytes(0, near, self.settings.n_lambdas, self._most_features)
         return task.add("its path", path).add("tiles", self.data.tiles_nbytes)
 
@@ -382,7 +398,7 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
         what = f"one subset of {subsets.n_rows:,} rows x {n_features:,} columns takes"
         instead = _smaller_subsets(subsets, limits.task_nbytes)
         if subsets.data.has_products and not subsets.can_screen:
-            instead += "; " * bool(instead) + "only the squared loss without groups can do without decoding all columns"
+            instead += "; " * bool(instead) + "columns stay undecoded only without feature_groups, approx, estimator"
         subsets.select(1).refuse_over(limits.task_nbytes, what, instead)
     rows = slice(0, n_samples) if n_stored == n_samples else Spread(n_samples, n_stored)
     tasks = cut_into_tasks(subsets, rows, np.arange(n_subsets), subsets.select_nbytes, limits)
@@ -392,7 +408,9 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     per_task = max(last - first for first, last in tasks)
     n_passes, how = 1, f"{per_task} per task; one pass over all columns"
     if subsets.settings.most_near:  # two bits per value
-        n_passes, read_nbytes = EXPECTED_PASSES, n_subsets * EXPECTED_PASSES * -(-n_stored * n_features // 4)
+        n_rounds = 1 if find_loss(loss).is_quadratic else EXPECTED_ROUNDS * max(1, len(subsets.settings.classes))
+        n_passes = n_rounds * EXPECTED_PASSES
+        read_nbytes = n_subsets * n_passes * -(-n_stored * n_features // 4)
         n_near = subsets.settings.most_near
         how = f"about {n_passes} passes over the codes for each, at most {n_near:,} columns near the path decoded"
     again = "the selected ones again where a subset's path did not visit them"

@@ -52,8 +52,15 @@ PIECE_COLUMNS = 64
 class StandardisedColumns:
     """Standardised columns of a matrix: their moments, products with vectors and with each other."""
 
-    def __init__(self, matrix: Matrix, y: np.ndarray, weight: np.ndarray, column_weight: np.ndarray | None) -> None:
-        self._matrix = matrix
+    def __init__(
+        self,
+        matrix: Matrix,
+        y: np.ndarray,
+        weight: np.ndarray,
+        column_weight: np.ndarray | None = None,
+        unit: np.ndarray | None = None,
+    ) -> None:
+        self._matrix, self.column_weight = matrix, column_weight
         total, y_mean, y_variance = first_moments(y, weight, np.flatnonzero(weight > 0.0))
         self._share = weight / total
         found = matrix.column_moments(slice(None), weight)
@@ -63,7 +70,10 @@ class StandardisedColumns:
             raise matrix.bad_column(int(bad[0]))
         self.moments = Moments(total, y_mean, y_variance, found.mean, found.std, found.std)
         self._target = self._share * (y - y_mean)
-        self.moments = weighed(self.moments._replace(cross=self._products(self._target)), column_weight)
+        if unit is not None:
+            length = np.divide(found.std, unit, out=np.zeros(len(unit)), where=unit > 0.0)
+            self.column_weight = np.where(length > 0.0, length / length.max(initial=0.0), 1.0)
+        self.moments = weighed(self.moments._replace(cross=self._products(self._target)), self.column_weight)
 
     def _products(self, vector: np.ndarray) -> np.ndarray:
         """Return the products of all standardised columns with a vector, 0 for constant columns."""
@@ -155,6 +165,7 @@ def screened_path(
     free: np.ndarray,
     most_near: int,
     column_weight: np.ndarray | None = None,
+    unit: np.ndarray | None = None,
     max_features: int | None = None,
     max_cached: int = 64,
     **options: Any,
@@ -168,11 +179,14 @@ def screened_path(
     y, weight : ndarray of shape (n_samples,), float64
     most_near : int
         Largest number of near columns; the path ends where it would need more.
+    unit : ndarray of shape (n_features,), float64, optional
+        Instead of `column_weight`: the penalty is that of the columns divided by these. The scales of the result are a
+        multiple of them, such that no column has a length above 1.
     free, column_weight, max_features, max_cached, **options
         See `daskfs.kernels.lasso.path.lasso_path`, whose path this is.
     """
-    every = StandardisedColumns(matrix, y, weight, column_weight)
-    m, n_features = every.moments, matrix.shape[1]
+    every = StandardisedColumns(matrix, y, weight, column_weight, unit)
+    m, column_weight, n_features = every.moments, every.column_weight, matrix.shape[1]
     if max_features is None:
         max_features = min(default_max_features(m.total, n_features, screened=True) + len(free), n_features)
     options |= {"max_features": max_features, "n_features": n_features, "max_cached": max_cached}

@@ -47,9 +47,10 @@ Differs from the paper
 * Selecting a column takes more than half of all subsets, counting those where it is constant. Its frequency, and the
   average of its coefficient, are over the other subsets. A subset whose target is constant (one class) has no vote; if
   most subsets are of this kind, a minority decides.
-* Of genotype files with the squared loss, if there is one subset or none fits in memory, only columns that come near
-  the path are decoded; products with residuals come from the codes (`daskfs.selectors.message.screened`). The path is
-  the same.
+* Of genotype files, if there is one subset or none fits in memory, only columns that come near the path are decoded;
+  products with residuals come from the codes (`daskfs.selectors.message.screened`). With the squared loss the path is
+  the same. Other losses are approximated by least squares around the chosen model, so that the path is the same at
+  the chosen λ (`daskfs.selectors.message.reweighted`).
 * Columns in ``always_include``, like the intercept, have no penalty on any path and are not voted on. A path begins
   with the model of these columns. With the squared loss, this is the path of the other columns and the target after
   both are regressed on these columns.
@@ -190,7 +191,8 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
     max_features : int, optional
         Size of the largest model that a subset may choose. Default: n_i / (2 log p), or with `feature_groups` up to n_i
         / 3, plus the columns always included. Larger groups cannot be selected. For the squared loss the default is at
-        most max(64, 2²⁴ / p), or 1,024 if only columns near the path are decoded.
+        most max(64, 2²⁴ / p), or 1,024 if only columns near the path are decoded. For other losses it is in that case
+        also at most what can be refitted within the memory limit.
     always_include : array of int or str, optional
         Numbers or names of columns to include in every model without a penalty, together with their groups; for example
         age, sex and the principal components of a genetic study. They count in `max_features`.

@@ -5,6 +5,7 @@ Workers import this file, so it is light: numpy and the kernels, and scikit-lear
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -55,9 +56,11 @@ def choose(
         return _choice_of_estimator(X, y, weight, settings)
     if not settings.record.is_quadratic:
         X, y, weight = merge_rows(X, y, weight)
-    if settings.record.has_classes:
-        return _choice_by_class(X, y, weight, settings, is_first, column_weight)
-    return _choice_of_path(X, y, weight, settings, is_first, column_weight)
+
+    def choice_of(y: np.ndarray, settings: SelectionSettings, is_first: bool) -> Choices | None:
+        return _choice_of_path(X, y, weight, settings, is_first, column_weight)
+
+    return choice_by_class(choice_of, y, settings, is_first)
 
 
 def _choice_of_path(
@@ -192,19 +195,19 @@ def _fit_estimator(
     return selected, coef[0, selected], float(np.ravel(getattr(fitted, "intercept_", 0.0))[0])
 
 
-def _choice_by_class(
-    X: np.ndarray | ColumnEntries,
+def choice_by_class(
+    choice_of: Callable[[np.ndarray, SelectionSettings, bool], Choices | None],
     y: np.ndarray,
-    weight: np.ndarray,
     settings: SelectionSettings,
     is_first: bool,
-    column_weight: np.ndarray | None,
 ) -> Choices | None:
-    """Choose for each class against all others."""
+    """Return the choice for a target; with several classes, for each class against all others."""
+    if not settings.record.has_classes:
+        return choice_of(y, settings, is_first)
     two = replace(settings, loss="logistic", classes=())
     choices = []
     for c in range(len(settings.classes)):
-        choice = _choice_of_path(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0, column_weight)
+        choice = choice_of(np.where(y == c, 1.0, -1.0), two, is_first and c == 0)
         if choice is None:
             return None
         choices.append(replace(choice, ballots=replace(choice.ballots, of_class=np.full(choice.n_ballots, c))))

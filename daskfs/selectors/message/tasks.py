@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.choices import Choices, NormalEquations, SelectionSettings
+from daskfs.selectors.message.reweighted import reweighted_path
 from daskfs.selectors.message.screened import screened_path
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
     Point,
+    choice_by_class,
     choice_on_path,
     choose,
     derivatives,
@@ -75,19 +78,30 @@ def _screened_choices(
     own = np.arange(matrix.shape[0])[group.rows]
     for k in range(len(group.bounds) - 1):
         rows = slice(group.bounds[k], group.bounds[k + 1])
-        total = float(weight[rows].sum())
-        options = settings.of_path(total, matrix.shape[1])
-        options["penalty"] = settings.least_penalty(total, matrix.shape[1])
-        path = screened_path(
-            matrix.take(own[rows]),
-            y[rows],
-            weight[rows],
-            free=np.array(settings.always, dtype=np.int64),
-            most_near=settings.most_near,
-            column_weight=column_weight,
-            **options,
-        )
-        yield choice_on_path(path, y[rows], weight[rows], settings, group.first + k == 0)
+        choice_of = partial(_screened_choice, matrix.take(own[rows]), column_weight, weight[rows])
+        choice = choice_by_class(choice_of, y[rows], settings, group.first + k == 0)
+        assert choice is not None  # a column that is not finite is an error at once
+        yield choice
+
+
+def _screened_choice(
+    matrix: Matrix,
+    column_weight: np.ndarray | None,
+    weight: np.ndarray,
+    y: np.ndarray,
+    settings: SelectionSettings,
+    is_first: bool,
+) -> Choices:
+    total, loss = float(weight.sum()), settings.record
+    options = settings.of_path(total, matrix.shape[1])
+    options["penalty"] = settings.least_penalty(total, matrix.shape[1])
+    options |= {"free": np.array(settings.always, dtype=np.int64), "most_near": settings.most_near}
+    options |= {"column_weight": column_weight}
+    if loss.is_quadratic:
+        path = screened_path(matrix, y, weight, **options)
+    else:
+        path = reweighted_path(matrix, y, weight, loss=loss.name, threshold=settings.threshold, **options)
+    return choice_on_path(path, y, weight, settings, is_first)
 
 
 def refit_on_block(
