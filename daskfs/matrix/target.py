@@ -18,6 +18,8 @@ from daskfs.matrix.base import Matrix
 
 MOST_GUESSED = 20
 """Largest number of distinct whole values taken as classes."""
+LARGEST_LABEL = 2.0**53
+"""Beyond, every number that a float64 holds is whole, so it says nothing about what the number stands for."""
 MOST_DOUBTED = 100
 """Above this number of distinct whole values, a target is taken as numeric without a warning."""
 ROWS_FOR_EACH = 5
@@ -48,7 +50,7 @@ class WholeValues:
             if self._found is None:
                 return
             found = np.union1d(self._found, y[start : start + _PIECE])
-            is_whole = np.isfinite(found) & (found == np.floor(found))
+            is_whole = (np.abs(found) < LARGEST_LABEL) & (found == np.floor(found))
             self._found = found if is_whole.all() and len(found) <= MOST_DOUBTED else None
 
     @property

@@ -250,6 +250,14 @@ def test_cv_is_refused_where_rows_or_columns_come_once():
         FGM("cv", feature_groups=[[0, 1], [2, 3]]).fit(X, y)
 
 
+@pytest.mark.parametrize("selector", [daskfs.Auto(), FGM("cv"), SelectionCV(FGM())])
+def test_two_rows_cannot_be_cross_validated_and_the_remedy_works(selector):
+    X, y = data(n=2)
+    with refused(DataError, "values", at="X", naming=["2", "number of features"]):
+        selector.fit(X, y)
+    FGM(1).fit(X, y)
+
+
 def test_what_a_curve_cannot_be_is_refused():
     X, y = data()
     with refused(ConfigError, "parameters", at="metric", naming=["r2", "'auc'", "mse", "rmse", "mae"]):

@@ -47,6 +47,7 @@ def targets(z):
         "three texts": (np.array(["a", "b", "c"])[three], 3),
         "a category": (pd.Series(three).astype("category"), 3),
         "whole numbers": (three, 3),
+        "too large to be labels": (np.where(z > 0, 2.0**53, 2.0**54), 0),
     }
 
 

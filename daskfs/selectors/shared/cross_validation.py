@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, PlanError
+from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -34,7 +34,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 
 SIZES = (1, 2, 4, 7, 10, 15, 25, 40, 65, 100)
-N_FOLDS = 5
+N_FOLDS, LEAST_ROWS = 5, 3
 EVALUATED_NBYTES = 16 << 20
 
 SizeRule: TypeAlias = Literal["best", "1se"]
@@ -99,10 +99,15 @@ def folds_of(
     ------
     ConfigError
         There are fewer groups, or fewer rows of a class, than folds.
+    DataError
+        There are fewer than three rows.
     """
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, TimeSeriesSplit
 
     n_samples, y = matrix.shape[0], matrix.read_target()
+    if n_samples < LEAST_ROWS:
+        problem = f"cross-validation needs at least {LEAST_ROWS} rows, found {n_samples}"
+        raise DataError(problem, "X", "add rows, or give the number of features")
     if not hasattr(cv, "split"):
         fewest = int(np.unique(np.asarray(y), return_counts=True)[1].min()) if is_classifier else n_samples
         cv = max(2, min(int(cv), n_samples if groups is not None else fewest))
