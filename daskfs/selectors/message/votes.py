@@ -227,8 +227,8 @@ def notes_on_choices(choices: Choices) -> list[str]:
     if n_unsolved := int((choices.n_unsolved > 0).sum()):
         notes.append(
             Caution(
-                f"not converged on {n_unsolved} of {m} subsets: columns are nearly linearly dependent, and coordinate "
-                "descent along the path stopped early"
+                f"not converged on {n_unsolved} of {m} subsets: the path ended at its limit of iterations, because "
+                "columns are nearly linearly dependent or nearly separate the classes"
             )
         )
     if n_separable := int((choices.n_separable > 0).sum()):
