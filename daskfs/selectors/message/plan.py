@@ -408,8 +408,9 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     per_task = max(last - first for first, last in tasks)
     n_passes, how = 1, f"{per_task} per task; one pass over all columns"
     if subsets.settings.most_near:  # two bits per value
-        n_rounds = 1 if find_loss(loss).is_quadratic else EXPECTED_ROUNDS * max(1, len(subsets.settings.classes))
-        n_passes = n_rounds * EXPECTED_PASSES
+        record, n_classes = find_loss(loss), len(subsets.settings.classes) or subsets.data.n_classes
+        n_paths = (1 if record.is_quadratic else EXPECTED_ROUNDS) * (max(1, n_classes) if record.has_classes else 1)
+        n_passes = n_paths * EXPECTED_PASSES
         read_nbytes = n_subsets * n_passes * -(-n_stored * n_features // 4)
         n_near = subsets.settings.most_near
         how = f"about {n_passes} passes over the codes for each, at most {n_near:,} columns near the path decoded"
