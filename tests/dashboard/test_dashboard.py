@@ -8,9 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from bokeh.document import Document
+from bokeh.models.widgets import Div
 
 import daskfs
 from daskfs.cluster.open import open_cluster
+from daskfs.dashboard.page import show
 from daskfs.dashboard.plugin import NAME, RunsOnDashboard
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.watching.watch import Viewer, Watch
@@ -144,6 +147,27 @@ def test_the_plugin_keeps_the_latest_runs_and_nothing_that_is_no_run():
     plugin.log_event("other", {"run": "other"})
     assert list(plugin.runs) == [f"run-{k}" for k in range(12, 20)]
     assert plugin.name == NAME
+
+
+def test_the_page_shows_the_latest_run_and_how_much_of_its_step_is_done():
+    plugin = SimpleNamespace(runs={}, rates=([], []), measured=dict)
+    show(plugin, document := Document())
+
+    def texts():
+        for callback in document.session_callbacks:
+            callback.callback()
+        return "".join(div.text for div in document.select({"type": Div}))
+
+    assert "No run yet." in texts()
+    for name, n_done in (("before", 1), ("genes", 3), ("waits", 0)):
+        watch = Watch(name=name)
+        if n_done:
+            watch.start("message-select", 10)
+            watch.advance(n_done)
+        plugin.runs[name] = watch.state.to_document()
+        assert f"<h1>{name}</h1>" in texts()
+        assert (f"width: {n_done / 10:.1%}" in texts()) == (n_done > 0), "a run without a step has no bar"
+        assert texts().count("<h1>") == 1
 
 
 @pytest.mark.slow

@@ -174,6 +174,10 @@ def test_without_a_shift_the_optimum_is_scipys():
     end = descend(groups, rows, np.zeros(6), np.zeros(1), 1.0, fit_intercept=False, tol=1e-14, max_iter=3000, n_kept=6)
     assert end.shift.tolist() == [0.0]
     assert end.objective == pytest.approx(best.fun, rel=1e-7)
+    for solve, start in ((alternate, np.ones(6)), (simple_mkl, np.zeros(6))):
+        other = solve(groups, rows, start, np.zeros(1), fit_intercept=False, tol=1e-9, max_iter=2000)
+        assert other.shift.tolist() == [0.0]
+        assert other.objective == pytest.approx(best.fun, rel=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])

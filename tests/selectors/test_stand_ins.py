@@ -134,3 +134,13 @@ def test_labels_and_classes_have_a_share_too():
         found = FGM(1, loss="logistic").fit(X, labels).signal_beyond(X, labels)
         assert found.n_rows == 600
         assert 0.0 < found.beyond < 0.6
+
+
+def test_what_is_explained_of_classes_does_not_depend_on_their_order():
+    X, y = data(150, 40)
+    classes = np.digitize(y, [-1.0, 1.0])
+    first, second = (
+        FGM(2, loss="logistic").fit(X, labels).signal_beyond(X, labels) for labels in (classes, 2 - classes)
+    )
+    assert second.selected == pytest.approx(first.selected, rel=1e-9)
+    assert second.beyond == pytest.approx(first.beyond, rel=1e-9)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import daskfs
 from daskfs.kernels import jit
 from daskfs.watching import terminal
 from daskfs.watching.base import Found
-from daskfs.watching.notebook import page_of
+from daskfs.watching.notebook import Cell, page_of
 from daskfs.watching.terminal import heard_by, rewritten, shown
 from daskfs.watching.watch import Watch
 from tests.processes import Process
@@ -132,6 +133,21 @@ def test_an_output_of_a_notebook_escapes_what_names_hold():
     assert 'aria-label="message, selecting, 50 %' in page
     assert "12 selected so far: " in page
     assert page.startswith("<div>dashboard: here</div>")
+
+
+def test_an_output_of_a_notebook_ends_with_the_duration_if_anything_was_shown(monkeypatch):
+    pages = []
+    output = SimpleNamespace(update=pages.append)
+    ipython = SimpleNamespace(HTML=str, display=lambda page, display_id: pages.append(page) or output)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
+    for cell, n_pages in ((Cell(), 0), (Cell(), 2)):
+        cell.message("dashboard: here")
+        if n_pages:
+            cell.began(Watch(name="genes").state)
+        cell.close()
+        assert len(pages) == n_pages
+    assert pages[-1].startswith("<div>dashboard: here</div><div>done in ")
 
 
 def test_a_stream_that_is_no_terminal_gets_lines():
