@@ -275,6 +275,7 @@ def test_a_smaller_limit_takes_narrower_ranges_until_none_fits(n_entries):
     taken = [sum(cost.task.values()) for cost in costs]
     assert taken[0] > 40 << 20 >= taken[1] > 5 << 20 >= taken[2]
     assert costs[0].n_tasks < costs[1].n_tasks < costs[2].n_tasks
+    assert costs[0].read_nbytes == (12 * 4 * 100_000 * 5_000 if n_entries is None else 2 * 8 * n_entries)
     assert costs[0].read_nbytes < costs[1].read_nbytes < costs[2].read_nbytes
     assert "12,502,500 squares and products of 5,000 columns" in costs[0].text
     least = Polynomial().cost(*shape, task_nbytes=300_000)  # which FGM's plan refuses

@@ -129,7 +129,8 @@ def test_individuals_of_two_families_need_these(tmp_path):
 
 @pytest.mark.parametrize("is_own_table", [False, True])
 def test_covariates_are_columns_that_are_named_and_ranges_of_them(bed, tmp_path, is_own_table):
-    lines = ["IID height PC1 PC2 PC3 x-y age", *(f"s{i} {i} 1{i} 2{i} 3{i} {i % 2} {50 + i}" for i in range(N))]
+    names = "IID height PC1 PC2 PC3 x-y age PC3-x y"
+    lines = [names, *(f"s{i} {i} 1{i} 2{i} 3{i} {i % 2} {50 + i} 0 0" for i in range(N))]
     table = tmp_path / "t.txt"
     table.write_text("\n".join(lines) + "\n")
     place = {"covariates": table} if is_own_table else {}
@@ -140,6 +141,8 @@ def test_covariates_are_columns_that_are_named_and_ranges_of_them(bed, tmp_path,
         assert source.feature_names == ["age", "PC2", "PC3", "x-y", "rs0", "rs1", "rs2", "rs3"]
         np.testing.assert_array_equal(read(source)[0][1, :5], [51, 21, 31, 1, DOSAGES[1, 0]])
         assert genotypes(path, **options, covariate_names="age").feature_names[:2] == ["age", "rs0"]
+        of_two_ranges = genotypes(path, **options, covariate_names="PC3-x-y")
+        assert of_two_ranges.feature_names[:3] == ["PC3", "x-y", "rs0"], "the range with the shortest first name"
         for wrong in ("PC3-PC1", "PC1-PC9", "agee"):
             with refused(ConfigError, "genotypes", at="t.txt", naming=[repr(wrong)]):
                 genotypes(path, **options, covariate_names=[wrong])
