@@ -262,6 +262,8 @@ def test_what_a_curve_cannot_be_is_refused():
     X, y = data()
     with refused(ConfigError, "parameters", at="metric", naming=["r2", "'auc'", "mse", "rmse", "mae"]):
         SelectionCV(FGM(), metric="auc").fit(X, y)
+    with refused(ConfigError, "parameters", at="metric", naming=["accuracy", "3 classes", "'auc'"]):
+        SelectionCV(FGM(), metric="auc").fit(X, np.array(["a", "b", "c"])[np.digitize(y, [-1.0, 1.0])])
     with refused(ConfigError, "parameters", at="sizes", naming=["1"]):
         SelectionCV(FGM(), sizes=[0, 2]).fit(X, y)
     with refused(ConfigError, "parameters", at="cv", naming=["2"]):

@@ -174,6 +174,14 @@ def test_a_part_that_was_used_is_kept_while_there_is_room(server):
     assert server.seen["GET"] == 1
 
 
+def test_a_part_that_could_not_be_read_is_requested_again(server):
+    part, shelf = Part(location("s3://bucket/0"), most_nbytes=1000), PrefetchCache()
+    with pytest.raises(FileNotFoundError):
+        shelf.take(part)
+    _parts(server, 1, 1000)
+    assert bytes(shelf.take(part)) == bytes(1000)
+
+
 def test_parts_are_taken_in_another_order_than_announced(server):
     parts = _parts(server, 20, 1000)
     room = MemoryBudget(4000)

@@ -250,6 +250,20 @@ def test_groups_by_the_tables_columns_are_counted_before_there_is_a_store(write,
     assert "groups of" not in told[2]  # known once there is a store
 
 
+def test_the_statistics_of_a_store_are_those_of_its_training_rows_only_without_a_split_and_weights(write, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y, told = rng.random((400, 9)), rng.random(400), {}
+    for is_weighted in (False, True):
+        path = tmp_path / f"weighted-{is_weighted}.zarr"
+        ingest(X, path, y=y, weight=y if is_weighted else None)
+        for split in (None, {"test": 0.2}):
+            select = {"method": "fgm", "n_features_to_select": 2}
+            document = {"version": 1, "name": "statistics", "store": {"path": str(path)}, "select": select}
+            pipeline = load_pipeline(write(document | {"split": split, "cluster": {"kind": "none"}}))
+            told[is_weighted, split is None] = str(plan_pipeline(pipeline, facts_of(pipeline)).steps)
+    assert {case for case, text in told.items() if "statistics" not in text} == {(False, True)}
+
+
 def test_levels_that_no_row_has_shown_yet_are_not_counted_and_the_plan_says_so(write, tmp_path, monkeypatch):
     years = pd.date_range("2001-03-01", periods=400, freq="100D")
     table = {"job": list("abcdefgh") * 50, "age": range(400), "town": ["Oslo"] * 200 + ["Rome"] * 200, "y": range(400)}

@@ -88,9 +88,9 @@ def files_of(store):
     return {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
-def written(kind, folder):
+def written(kind, folder, **more):
     """Write the table as one or several files."""
-    table, path = frame(), folder / f"table.{kind}"
+    table, path = frame().assign(**more), folder / f"table.{kind}"
     if kind == "parquet":
         pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path, row_group_size=300)
     elif kind == "two.csv":
@@ -120,13 +120,16 @@ def test_the_store_is_the_same_byte_for_byte(tmp_path, client, in_parts, kind, o
 
 @pytest.mark.parametrize("kind", ["two.csv", "parquet"])
 def test_what_must_be_learnt_is_learnt_in_parts_and_is_the_same_here(tmp_path, client, monkeypatch, kind):
-    path, columns = written(kind, tmp_path), COLUMNS | {"c": {"dtype": "string", "min_count": 100}}
+    path = written(kind, tmp_path, town=np.resize(np.array([None, "Oslo", "Rome"]), N_ROWS))
+    town = {"dtype": "string", "encoding": "counts", "missing": "category"}
+    columns = COLUMNS | {"c": {"dtype": "string", "min_count": 100}, "town": town}
     here, there = (TABLES[kind](path, {"columns": columns}) for _ in range(2))
     monkeypatch.setattr(TABLES[kind], "batches", lambda *_: pytest.fail("it was read as a whole"))
     there.learn(workers_of(client))
     assert there.encoder == here.encoder
     assert there.encoders["x1"].fill == pytest.approx(frame().dropna(subset=["x2"])["x1"].mean())
     assert there.encoders["c"].categories == ["a", "b", "c"]
+    assert there.encoders["town"].n_missing == frame()["x2"][::3].notna().sum()
 
 
 def test_a_table_as_entries_is_another_table(tmp_path):

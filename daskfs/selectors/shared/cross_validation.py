@@ -279,7 +279,7 @@ class SizeSearch:
             Seed of the folds, if rows are not in random order.
         """
         metric = self.metric or default_metric(loss)
-        check_metric(metric, loss)
+        check_metric(metric, loss, run.matrix)
         sizes = self.sizes_of(*run.matrix.shape, recipe.make().n_included)
         is_classifier = find_loss(loss).is_classifier
         groups = None if self.groups is None else run.matrix.row_groups(self.groups)
@@ -403,16 +403,19 @@ def default_metric(loss: str) -> str:
     return "mse" if not record.is_classifier else "log_loss" if record.has_probabilities else "accuracy"
 
 
-def check_metric(metric: str, loss: str) -> None:
-    """Refuse a metric that does not apply to a loss's predictions.
+def check_metric(metric: str, loss: str, matrix: Matrix) -> None:
+    """Refuse a metric that does not apply to a loss's predictions, or to more than two classes.
 
     Raises
     ------
     ConfigError
     """
-    taken = [name for name in find_loss(loss).metrics if name in PREDICTION_METRICS]
+    record, of = find_loss(loss), ""
+    taken = [name for name in record.metrics if name in PREDICTION_METRICS]
+    if record.is_classifier and (n_classes := len(np.unique(matrix.read_target(slice(None))))) > 2:
+        taken, of = [name for name in taken if name not in METRICS_OF_SCORES], f" for {n_classes} classes"
     if metric not in taken:
-        raise ConfigError(f"expected one of {', '.join(taken)}, found {metric!r}", "metric", "choose one of them")
+        raise ConfigError(f"expected one of {', '.join(taken)}{of}, found {metric!r}", "metric", "choose one of them")
 
 
 def _predictions(path: Sequence[Any], test: Matrix) -> list[np.ndarray]:
@@ -434,8 +437,7 @@ def metric_on(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndar
     classes: Any = getattr(selector, "classes_", None)
     z = z[:, 0] if z.ndim == 2 and z.shape[1] == 1 else z
     if metric in METRICS_OF_SCORES:
-        given = z if z.ndim == 1 else z[:, 1] - z[:, 0]
-        return metric_of(metric, y, given, weight) if len(np.unique(y)) == 2 else float("nan")
+        return metric_of(metric, y, z, weight) if len(np.unique(y)) == 2 else float("nan")
     if metric in METRICS_OF_PROBABILITIES:
         is_known = np.isin(y, classes)  # a class with few rows may occur in only one fold
         if not is_known.all():
