@@ -235,7 +235,7 @@ class Clone:
         if done.returncode == 0:
             return "survived", ""
         by = next((line for line in said if line.startswith(("FAILED", "ERROR"))), said[0] if said else "")
-        # 4 without a file's error is a test that is not there: perhaps since the trace, so it says nothing of the change
+        # 4 without a file's error: a test that is not there, perhaps since the trace, which says nothing of the change
         is_caught = done.returncode in (1, 2, 3) or done.returncode < 0 or bool(by)
         return ("caught" if is_caught else f"pytest ended with {done.returncode}"), by[:200]
 
