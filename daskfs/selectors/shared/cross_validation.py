@@ -412,7 +412,7 @@ def check_metric(metric: str, loss: str, matrix: Matrix) -> None:
     """
     record, of = find_loss(loss), ""
     taken = [name for name in record.metrics if name in PREDICTION_METRICS]
-    if record.is_classifier and (n_classes := len(np.unique(matrix.read_target(slice(None))))) > 2:
+    if record.is_classifier and (n_classes := len(np.unique(np.asarray(matrix.read_target(slice(None)))))) > 2:
         taken, of = [name for name in taken if name not in METRICS_OF_SCORES], f" for {n_classes} classes"
     if metric not in taken:
         raise ConfigError(f"expected one of {', '.join(taken)}{of}, found {metric!r}", "metric", "choose one of them")
