@@ -136,7 +136,7 @@ app = typer.Typer(
 
 PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", help="Pipeline file.", show_default=False)]
 StorePath = Annotated[
-    Any,
+    Path,
     typer.Argument(metavar="STORE.zarr", help="Feature store: a path or a URL.", show_default=False, parser=location),
 ]
 Overrides = Annotated[
@@ -240,7 +240,8 @@ def plan(
     price: Annotated[float | None, typer.Option(help="With --on: price per core-hour.", min=0)] = None,
     latency: Annotated[float, typer.Option(help="With --on: latency of the object store in seconds.", min=0)] = 0.0,
     machine: Annotated[
-        Path | None, typer.Option(help="With --on: rates of one core, measured by benchmarks/scale.py.")
+        Path | None,
+        typer.Option(help="With --on: file of the speed of one core, from `python -m benchmarks.scale machine`."),
     ] = None,
 ) -> None:
     """Print the memory and passes that a pipeline needs, without reading data.
@@ -477,11 +478,11 @@ def verify(
 @app.command()
 def select(
     store: Annotated[
-        Any,
+        Path,
         typer.Argument(
             metavar="STORE.zarr|FILE|-",
-            help="Feature store, or a file to convert to one: a path or a URL; genotypes, which are read as they are, "
-            "also as a quoted pattern, 'chr{1..22}.bed'; -: standard input.",
+            help="Feature store, or a file that is converted to one: path or URL. Genotypes are read as they are, also "
+            "by a quoted pattern, 'chr{1..22}.bed'. -: standard input.",
             show_default=False,
             parser=location,
         ),
@@ -564,8 +565,8 @@ def select(
 ) -> None:
     """Select features from a store, a file, or standard input (-, with --method mission), without a pipeline file.
 
-    Column types of a table are inferred as by `daskfs init`. They are written to runs/<name>.schema.yaml, beside the
-    store, and may be edited there.
+    Column types of a table are inferred as by `daskfs init` and written to runs/<name>.schema.yaml, beside the
+    store, where you can edit them.
     The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are shortcuts for `--set`.
     """
     from daskfs.pipeline.config import build_pipeline
@@ -653,7 +654,7 @@ def apply(
     ] = None,
     unseen: Annotated[
         Literal["zero", "other"] | None,
-        typer.Option(help="Treatment of categories that were not in the training data, if the schema refuses them."),
+        typer.Option(help="What to do with categories that were not in the training data, if the schema refuses them."),
     ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Use the refitted model (refit: {by: ridge} in the pipeline).")
@@ -799,7 +800,7 @@ def explain(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Explain a method (algorithm, parameters, use), or an error topic and what to do about it."""
+    """Explain a method (algorithm and parameters), or the topic that an error names, with its remedies."""
     from daskfs.pipeline.explaining import explanation, explanation_text
 
     _print(explanation(method), explanation_text(method), as_json)
@@ -832,7 +833,7 @@ def schema(
     ] = "pipeline",
     as_json: AsJson = False,
 ) -> None:
-    """Print a JSON Schema. The option --json has no effect."""
+    """Print the JSON Schema of a kind of document, for editors. It is JSON with and without --json."""
     from daskfs.pipeline.schemas import json_schema_text
 
     print(json_schema_text(name), end="")

@@ -269,9 +269,12 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
         ) from None
     document = parse_yaml(text, str(path), error)
     if not isinstance(document, dict):
-        found = "an empty file" if document is None else f"a {type(document).__name__}"
+        found = {"NoneType": "an empty file", "str": "text", "list": "a list"}.get(type(document).__name__, "one value")
         raise error(
-            f"expected a mapping of keys to values, found {found}", str(path), "write  key: value  lines", topic=_TOPIC
+            f"expected a mapping of keys to values, found {found}",
+            str(path),
+            "write lines such as  name: value",
+            topic=_TOPIC,
         )
     return document
 

@@ -74,7 +74,7 @@ TOPICS: dict[str, Topic] = {
         "The target",
         """
         The target is missing, is constant, has only one class, is negative although the loss needs counts, or
-        contains a new class. A constant target leaves nothing to explain: check the column, and whether a filter
+        contains a new class. A target with a single value cannot be modelled: check the column, and whether a filter
         removed all classes but one. With `partial_fit`, pass all classes in the first call (`classes=`).
         """,
     ),

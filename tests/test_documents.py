@@ -38,7 +38,7 @@ def fault_of(document):
     [
         ("", "found an empty file"),
         ("- a\n- b\n", "found a list"),
-        ("just words", "found a str"),
+        ("just words", "found text"),
         ("a: [1, 2\n", ":2:1: not valid YAML"),
         ("a: 1\nb: 2\na: 3\n", ":3:1: not valid YAML: duplicate key 'a' (first on line 1)"),
         ("a: {b: 1, b: 2}\n", ":1:11: not valid YAML: duplicate key 'b'"),

@@ -217,9 +217,9 @@ JOBS = [
         rival="skglm l1-LR",
         evidence=(
             "[`FGM`](docs/selectors/fgm.md) selects {case.n_wanted} of {case.n_features:,} columns, {ours.true:.0f} of "
-            "them true, in {ours.cpu_s:.2f} s, with an accuracy of {ours.accuracy:.1%}. The fastest peer, skglm told a "
-            "penalty that selects as many, takes {times:.1f} times as long, with {rival.true:.0f} true of "
-            "{rival.columns:.0f} and {rival.accuracy:.1%}."
+            "them true, in {ours.cpu_s:.2f} s, with an accuracy of {ours.accuracy:.1%}. skglm, given a penalty that "
+            "selects about as many, takes {times:.1f} times as long and selects {rival.columns:.0f}, {rival.true:.0f} "
+            "of them true, with an accuracy of {rival.accuracy:.1%}."
         ),
     ),
     Job(

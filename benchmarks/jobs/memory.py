@@ -138,8 +138,8 @@ JOBS = [
         ),
         evidence=(
             "`daskfs run` of MESSAGE over {ours.data_GB:.2g} GB with two workers of {case.memory_limit} takes "
-            "{ours.wall_s:.0f} s from the source to the report. Workers peak at {ours.worker_MiB:.0f} MiB, "
-            "{ours.worker_promised_MiB:.0f} MiB are promised."
+            "{ours.wall_s:.0f} s from the source to the report. Workers peak at {ours.worker_MiB:.0f} MiB; the "
+            "plan promised {ours.worker_promised_MiB:.0f} MiB."
         ),
         cold=True,
         repeats=1,

@@ -39,8 +39,10 @@ def explanation(name: str) -> dict[str, Any]:
     """
     if name in TOPICS:
         return {"name": name, "title": TOPICS[name].title, "text": inspect.cleandoc(TOPICS[name].text)}
-    if name not in METHODS and (near := did_you_mean(name, [*METHODS, *TOPICS])):
-        raise ConfigError(f"expected a method or an error topic, found {name!r}{near}", "explain")
+    if name not in METHODS:
+        near = did_you_mean(name, [*METHODS, *TOPICS])
+        remedy = "" if near else f"methods: {', '.join(METHODS)}; topics: {', '.join(TOPICS)}"
+        raise ConfigError(f"expected a method or an error topic, found {name!r}{near}", "explain", remedy)
     cls = find_method(name)
     return {
         "name": name,

@@ -1,11 +1,11 @@
 """FGM, the feature generating machine: each pass adds the B columns that violate the optimality conditions most.
 
     Input: store of n rows x p columns, classes (or a target), C, B = n_features_per_pass
-    1. v = minus the derivative of C Σ_i loss(shift, y_i); no group of columns yet
+    1. v = minus the derivative of C Σ_i loss(b, y_i), b the intercept; no group of columns yet
     2. on every block of columns, where it is stored, then joined in a tree:          (worst-case analysis)
          s_j = (x̃_jᵀ v)² for its columns x̃_j = (x_j - mean_j) / scale_j; its B largest, ties by number
     3. the B columns with the largest s_j become group t, and are kept in memory
-    4. ω_1 ... ω_t, shift = argmin ½ (Σ_t ‖ω_t‖)² + C Σ_i loss(Σ_t X̃_t ω_t + shift, y_i)          (subproblem)
+    4. ω_1 ... ω_t, b = argmin ½ (Σ_t ‖ω_t‖)² + C Σ_i loss(Σ_t X̃_t ω_t + b, y_i)                  (subproblem)
     5. v = minus the derivative of the loss at that point; back to 2, until the requested number of features is
          reached, or the objective or the held-out loss has stopped falling
 
@@ -16,7 +16,7 @@ Differs from the paper:
 
 - The constants are those of equation (7): C/2 Σ ξ² for the squared hinge, C Σ log(1 + exp(-y z)) for the logistic loss.
   The authors' released code has C Σ ξ². The squared loss is an addition.
-- The shift (intercept) is added (z = Xω + shift), and computed by Newton's method with Armijo's rule, which takes one
+- The intercept is not regularised (z = Xω + b), and computed by Newton's method with Armijo's rule, which takes one
   or two steps where steepest descent takes many. The dual variables then sum to 0, as (11) requires.
 - Scores depend on the scale of the columns. They are standardised on the fly with the store's statistics; the
   deviations of dummies, counts and tf-idf are bounded from below. With `center` and `normalize` False, this is as in
@@ -33,8 +33,8 @@ Differs from the paper:
   the columns. Otherwise the sum of a thousand noise dummies would exceed that of three informative ones.
 - Several classes are fitted one against the rest in one problem with shared groups of columns: a column has a
   coefficient for each class, ‖ω_t‖ is the norm of all coefficients of a group, and s_j is summed over the classes.
-- Columns that are always included belong to the shift: they have no penalty and are fitted with it by Newton's method.
-  The dual variables are orthogonal to them, so their scores are 0, and everything above applies unchanged.
+- Columns that are always included are treated like the intercept: no penalty, fitted with it by Newton's method. The
+  dual variables are orthogonal to them, so their scores are 0, and everything above applies unchanged.
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ def checked_target(matrix: Matrix, loss: str, largest: float = LARGEST_TARGET) -
         remedy = 'use another loss, such as loss="squared"'
         raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", remedy)
     if not find_loss(loss).is_classifier and y.min() == y.max():
-        raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check the target")
+        raise DataError(
+            f"expected at least two different values, found only {y[0]:g}", "target", "check the target column"
+        )
     if not find_loss(loss).is_classifier:
         _check_range(matrix, y, largest)
     return y
