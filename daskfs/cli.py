@@ -241,7 +241,7 @@ def plan(
     latency: Annotated[float, typer.Option(help="With --on: latency of the object store in seconds.", min=0)] = 0.0,
     machine: Annotated[
         Path | None,
-        typer.Option(help="With --on: file of the speed of one core, from `python -m benchmarks.scale machine`."),
+        typer.Option(help="With --on: speed of one core, a file of `python -m benchmarks.scale machine`."),
     ] = None,
 ) -> None:
     """Print the memory and passes that a pipeline needs, without reading data.
