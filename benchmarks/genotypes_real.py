@@ -1,39 +1,26 @@
-"""Genotypes of mice and of maize as PLINK's files and as VCF Zarr: one answer by every road, and what it predicts.
+"""Genotypes of mice and of maize, as arrays and as PLINK's files and VCF Zarr.
 
-    DASKFS_DATA=... python benchmarks/genotypes_real.py [--only mice]
-    DASKFS_DATA=... python benchmarks/genotypes_real.py --write FOLDER
+    DASKFS_DATA=... python -m benchmarks.genotypes_real FOLDER
 
-Dosages of geno_mice_bglr (1,814 x 10,346; HDL) and of geno_maize_gapit (281 x 3,093; days to pollen) are written as
-.bed, .bim and .fam with a table of phenotypes by FID and IID, and in bio2zarr's layout. Each method is fitted to the
-dosages as a table, to a store of either, and to the .bed file without a store; a fifth of the samples are for testing.
-With ``--write`` the files stay in FOLDER/genotypes, where the pipelines genotypes_plink.yaml and
-genotypes_vcf_zarr.yaml of pipelines/ look for them if DASKFS_DATA names FOLDER.
+writes the dosages of geno_mice_bglr (1,814 x 10,346; HDL) and of geno_maize_gapit (281 x 3,093; days to pollen) to
+FOLDER/genotypes, where genotypes_plink.yaml and genotypes_vcf_zarr.yaml of pipelines/ look for them if DASKFS_DATA
+names FOLDER. The job `genotypes_real` reads the arrays.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import os
-import tempfile
-import time
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import zarr
 
-from daskfs import FGM, Message, OnlineSubstitution, ingest
-from daskfs.sources.plink import PlinkSource
-
 CODES = np.array([3, 2, 0, 1], np.uint8)
 """Of .bed files, for 0, 1 and 2 of the first allele, and for -1: missing."""
-METHODS: dict[str, Any] = {
-    "message": Message(),
-    "online_substitution": OnlineSubstitution(n_features_to_select=40),
-    "fgm": FGM(n_features_to_select=40),
-}
 
 
 class GenotypeSet(NamedTuple):
@@ -129,63 +116,15 @@ def write_vcf_zarr(path: Path, genotypes: GenotypeSet, chunks: tuple[int, int] =
     return path
 
 
-def matrices(folder: Path, genotypes: GenotypeSet, target: str) -> dict[str, Any]:
-    """Return the dosages by every road."""
-    bed, vcf = write_plink(folder / "set.bed", genotypes), write_vcf_zarr(folder / "set.vcz", genotypes)
-    table, y = write_phenotypes(folder / "set.pheno", genotypes), genotypes.phenotypes[target]
-    has_y, names = ~np.isnan(y), [name for name, _, _ in genotypes.variants]
-    asked: dict[str, Any] = {"target": target, "phenotypes": table, "dtype": "int8"}
-    return {
-        "a table": ingest(
-            genotypes.dosages[has_y], folder / "table.zarr", y=y[has_y], names=names, target=target, dtype="int8"
-        ),
-        "a store of .bed": ingest(bed, folder / "bed.zarr", **asked),
-        "a store of VCF Zarr": ingest(vcf, folder / "vcf.zarr", **asked),
-        ".bed without a store": PlinkSource(bed, phenotypes=table, target=target).as_matrix(),
-    }
-
-
-def correlation(selector: Any, test: Any) -> float:
-    """Return the correlation of phenotype and prediction."""
-    columns = np.flatnonzero(selector.support_)
-    predicted = test.read(slice(None), columns).astype(float) @ selector.coef_[columns]
-    return float(np.corrcoef(predicted, test.read_target())[0, 1])
-
-
-def main() -> None:
-    """Measure and print, or write the files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=[*SETS])
-    parser.add_argument("--write", type=Path, metavar="FOLDER")
-    given = parser.parse_args()
-    data = Path(os.environ["DASKFS_DATA"])
-    for name, (read, target) in SETS.items():
-        if given.only not in (None, name):
-            continue
-        genotypes = read(data)
-        if given.write is not None:
-            folder = given.write / "genotypes"
-            folder.mkdir(parents=True, exist_ok=True)
-            write_plink(folder / f"{name}.bed", genotypes)
-            write_phenotypes(folder / f"{name}.pheno", genotypes)
-            write_vcf_zarr(folder / f"{name}.vcz", genotypes)
-            continue
-        with tempfile.TemporaryDirectory(prefix="genotypes-") as folder_name:
-            roads = matrices(Path(folder_name), genotypes, target)
-            for method, selector in METHODS.items():
-                print(f"{name}, {target}, {method}")
-                first: np.ndarray | None = None
-                for road, matrix in roads.items():
-                    train, test = matrix.split(0.2, random_state=0)
-                    since = time.process_time()
-                    selector.fit(train)
-                    seconds, found = time.process_time() - since, np.sort(selector.selected_)
-                    is_same = "" if first is None else ", the same" if np.array_equal(found, first) else ", others"
-                    first = found if first is None else first
-                    r = correlation(selector, test)
-                    what = f"{len(found):3} selected{is_same}; r {r:.3f} on the test rows; {seconds:.1f} CPU s"
-                    print(f"  {road:22} {what}")
+def main(folder: Path) -> None:
+    """Write the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (read, _) in SETS.items():
+        genotypes = read(Path(os.environ["DASKFS_DATA"]))
+        write_plink(folder / f"{name}.bed", genotypes)
+        write_phenotypes(folder / f"{name}.pheno", genotypes)
+        write_vcf_zarr(folder / f"{name}.vcz", genotypes)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) / "genotypes")

@@ -387,12 +387,12 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def commit() -> dict[str, Any]:
-    """Return the commit, and whether files differ from it, records aside."""
+def commit(*made: str) -> dict[str, Any]:
+    """Return the commit, and whether files differ from it, records and other files that are made of them aside."""
     git = ["git", "-C", str(ROOT)]
     try:
         name = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True)
-        command = [*git, "status", "--porcelain", "--", ".", ":!benchmarks/records"]
+        command = [*git, "status", "--porcelain", "--", ".", *(f":!{path}" for path in ("benchmarks/records", *made))]
         changed = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return {"commit": "unknown", "dirty": True}

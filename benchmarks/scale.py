@@ -27,17 +27,14 @@ To measure on another machine, give another file with ``--records``.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -47,15 +44,16 @@ import scipy.sparse
 from scipy.optimize import nnls
 
 import daskfs
+from benchmarks import harness
 from daskfs.cluster.open import open_cluster
 from daskfs.methods import METHODS, load
 from daskfs.pipeline.cost import MEASURED, SHARED
 from daskfs.pipeline.limits import ProcessLimits
 from daskfs.selectors.shared.work import added
+from daskfs.sources.synthetic import SyntheticSource
 from daskfs.store.layout import choose_layout
 
-ROOT = Path(__file__).resolve().parents[1]
-RECORDS = ROOT / "benchmarks" / "records" / "scale.jsonl"
+RECORDS = harness.RECORDS / "scale.jsonl"
 Record: TypeAlias = dict[str, Any]
 
 DENSE = ((120_000, 200), (200_000, 30), (60_000, 400), (20_000, 1200), (20_000, 400))
@@ -263,7 +261,7 @@ def measured_cluster() -> Record:
     """Measure what tasks, passes and requests take."""
     from benchmarks import cluster_cost
 
-    n_ahead, task_s = cluster_cost.of_latency(), cluster_cost.of_scheduler((50,))
+    n_ahead, task_s = cluster_cost.of_latency(), cluster_cost.of_scheduler()
     return {"kind": "cluster", "n_ahead": n_ahead, "task_s": task_s, "round_trip_s": cluster_cost.of_round_trips()}
 
 
@@ -273,12 +271,32 @@ def measured_cluster() -> Record:
 N_LONG = 10_000, 100_000, 1_000_000
 
 
+class Echo:
+    """An actor that answers with as many numbers as it is sent."""
+
+    def echo(self, numbers: np.ndarray) -> np.ndarray:
+        """Return a new array of the same numbers."""
+        return numbers + 0.0
+
+
+def round_trip(node: Any, n_samples: int) -> float:
+    """Return the least seconds of 60 messages of n numbers with their answers; runs in a task."""
+    numbers, took = np.zeros(n_samples), []
+    for _ in range(60):
+        started = time.perf_counter()
+        node.echo(numbers).result()
+        took.append(time.perf_counter() - started)
+    return min(took)
+
+
 def measured_messages() -> Record:
     """Measure a message of n numbers that is answered with as many, and what the central node computes for one."""
-    from benchmarks.async_online_substitution import echo
-
-    with echo() as trip:
-        trips = {n: trip(n, 60) for n in N_LONG}
+    with open_cluster("local", n_workers=2, dashboard_address=None) as cluster:
+        client: Any = cluster.client
+        home, other = sorted(client.scheduler_info()["workers"])
+        placed = client.submit(Echo, actor=True, workers=[home])  # kept, or Dask lets go of the actor
+        node = placed.result()
+        trips = {n: client.submit(round_trip, node, n, workers=[other], pure=False).result() for n in N_LONG}
     node = {}
     for n in N_LONG:
         u, change, y = (np.random.default_rng(0).standard_normal(n) for _ in range(3))
@@ -321,9 +339,10 @@ REAL = {"n_samples": 20_000, "n_features": 4_096, "s": 64}
 
 def measured_workers(folder: Path) -> Record:
     """Measure the wall seconds of two epochs with one and with two workers; the load of the machine is kept."""
-    from benchmarks.async_online_substitution import make_store
-
-    store = make_store(folder, REAL["n_samples"], REAL["n_features"], REAL["s"], 0)
+    source = SyntheticSource(
+        REAL["n_samples"], REAL["n_features"], "online_substitution", REAL["s"], columns="unit", noise="normal"
+    )
+    store = daskfs.ingest(source, folder / "asy-os.zarr", tile_shape=(16_384, 64), codec="raw", on_exists="replace")
     found: dict[int, list[float]] = {1: [], 2: []}
     with open_cluster("local", n_workers=3, dashboard_address=None) as workers:
         for _ in range(4):
@@ -428,27 +447,13 @@ def read(path: Path = RECORDS) -> list[Record]:
 
 
 def provenance() -> Record:
-    """Return commit, date, machine and versions."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    commit = git("rev-parse", "--short=12", "HEAD") + ("-changed" if git("status", "--porcelain", "daskfs") else "")
-    versions = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba", "dask", "zarr")}
+    """Return commit, date, machine, versions and load."""
+    made_at, of = harness.commit(), harness.machine()
     return {
-        "commit": commit, "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} x {_model_name()}, {platform.system()}",
-        "versions": {"python": platform.python_version(), **versions}, "load": round(os.getloadavg()[0], 1),
+        "commit": made_at["commit"] + "-changed" * made_at["dirty"], "date": harness.now()[:10],
+        "machine": f"{of['cores']} x {of['cpu']}, {platform.system()}",
+        "versions": harness.versions(), "load": round(os.getloadavg()[0], 1),
     }  # fmt: skip
-
-
-def _model_name() -> str:
-    """Return what the system says of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def measure(path: Path, folder: Path, seconds: float) -> bool:

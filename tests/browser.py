@@ -1,6 +1,6 @@
 """A headless Chromium, spoken to as its developers' tools do: what pages show, what they can be asked, what goes wrong.
 
-`benchmarks/dashboard_picture.py` and `benchmarks/report_picture.py` take the pictures in docs/ by it.
+`benchmarks/pictures.py` takes the pictures in docs/ by it.
 """
 
 from __future__ import annotations

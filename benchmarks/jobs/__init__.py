@@ -12,9 +12,22 @@ from benchmarks.jobs import (
     memory,
     message,
     mission,
+    object_store,
     online_substitution,
     quality,
 )
 
-TOPICS = (message, online_substitution, fgm, mission, ingest, memory, cluster, confidence, quality, genotypes)
+TOPICS = (
+    message,
+    online_substitution,
+    fgm,
+    mission,
+    ingest,
+    memory,
+    cluster,
+    object_store,
+    confidence,
+    quality,
+    genotypes,
+)
 JOBS: dict[str, Job] = {job.name: job for topic in TOPICS for job in topic.JOBS}

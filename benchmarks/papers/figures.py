@@ -7,17 +7,13 @@ rows of numbers. The page (`page.py`) and the statements about agreement are com
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
-import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.harness import ROOT, commit, machine, now, versions
+
 RECORDS = ROOT / "benchmarks" / "records" / "papers.jsonl"
 SCALES = ("smoke", "small", "paper")
-LIBRARIES = ("daskfs", "numpy", "scipy", "scikit-learn", "numba")
 Row = dict[str, Any]
 
 
@@ -172,31 +168,12 @@ def real_data() -> Any:
     return module
 
 
-def provenance() -> Row:
-    """Return date, commit, machine and versions."""
-    git = ["git", "-C", str(ROOT)]
-    found = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False)
-    ours = [".", ":!benchmarks/records", ":!docs/papers.md", ":!docs/papers"]
-    changed = subprocess.run([*git, "status", "--porcelain", "--", *ours], capture_output=True, text=True, check=False)
-    cpu = platform.machine()
-    if (info := Path("/proc/cpuinfo")).exists():
-        named = (line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model na"))
-        cpu = next(named, cpu)
-    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "commit": found.stdout.strip() or "unknown",
-        "dirty": bool(changed.stdout.strip()),
-        "machine": {"cpu": cpu, "cores": os.cpu_count()},
-        "versions": {"python": platform.python_version(), **versions},
-    }
-
-
 def measure(figure: Figure, scale: str, n_seeds: int | None = None) -> list[Row]:
     """Run a figure at a scale, and replace its records of that scale."""
     size = dict(figure.scales[scale])
     seeds = range(n_seeds or size["seeds"])
     del size["seeds"]
+    made_by = {**commit("docs/papers.md", "docs/papers"), "machine": machine(), "versions": versions()}
     records = []
     for seed in seeds:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -205,7 +182,7 @@ def measure(figure: Figure, scale: str, n_seeds: int | None = None) -> list[Row]
             rows = figure.run(seed, **size)
         place = {"figure": figure.name, "scale": scale, "seed": seed, "size": size}
         took = {"wall_s": round(time.perf_counter() - wall, 2), "cpu_s": round(time.process_time() - cpu, 2)}
-        records.append({**place, **provenance(), **took, "rows": [_rounded(row) for row in rows]})
+        records.append({**place, "date": now(), **made_by, **took, "rows": [_rounded(row) for row in rows]})
     kept = [one for one in read_records() if (one["figure"], one["scale"]) != (figure.name, scale)]
     RECORDS.parent.mkdir(exist_ok=True)
     kept = sorted([*kept, *records], key=lambda one: (one["figure"], SCALES.index(one["scale"]), one["seed"]))

@@ -17,16 +17,14 @@ METRICS = {"rmse": "typical error (RMSE)", "mae": "mean absolute error (MAE)", "
 def found(result: SelectionResult) -> str:
     """Return a sentence on the selection."""
     names = _first_columns(result)
-    of = f"{result.n_features:,} features of {result.n_samples:,} rows"
-    target = f" to predict {_target(result)}" if _target(result) else ""
+    rows = f"from {result.n_samples:,} rows" + (f" to predict {_target(result)}" if _target(result) else "")
     if not names:
         what = "from hash buckets shared by features" if result.method == "feature_hashing" else "a constant"
-        return f"Of {of}, none is listed{target}: the prediction is {what}."
+        return f"None of {result.n_features:,} features was selected {rows}: the prediction is {what}."
     n_selected = len(result.table)
-    return (
-        f"Of {of}, {n_selected:,} {'was' if n_selected == 1 else 'were'} selected{target}: {_listed(names)} "
-        f"{'comes' if len(names) == 1 else 'come'} first."
-    )
+    are = "; the most important are" if n_selected > len(names) > 1 else ":"
+    selected = f"{n_selected:,} of {result.n_features:,} features {'was' if n_selected == 1 else 'were'} selected"
+    return f"{selected} {rows}{are} {_listed(names)}."
 
 
 def _first_columns(result: SelectionResult) -> list[str]:
@@ -54,7 +52,7 @@ def how_good(result: SelectionResult) -> str:
         of = f" {_target(result)}" if _target(result) else ""
         error = f"{digits(test.errors['rmse'])}{_between(intervals.get('rmse'))}"
         constant = baselines.get("rmse")
-        always = "" if constant is None else f" ({digits(constant)} when always predicting the mean)"
+        always = "" if constant is None else f", compared with {digits(constant)} for the mean"
         share = ""
         if metrics.get("r2", 0.0) < 0.0:
             share = f"; that is worse than a constant: R² is {digits(metrics['r2'])}{_between(intervals.get('r2'))}"
@@ -64,12 +62,12 @@ def how_good(result: SelectionResult) -> str:
     name = next((name for name in ("accuracy", "auc") if name in metrics), next(iter(metrics)))
     value, baseline = metrics[name], baselines.get(name)
     if name == "accuracy":
-        always = "" if baseline is None else f"; always predicting the most frequent class is correct in {baseline:.1%}"
+        always = "" if baseline is None else f", compared with {baseline:.1%} for the most frequent class"
         return (
             f"They predict the class of {new} correctly in {value:.1%} of cases"
             f"{_between(intervals.get(name), _percent)}{always}."
         )
-    always = "" if baseline is None or name == "r2" else f"; that of a constant prediction is {digits(baseline)}"
+    always = "" if baseline is None or name == "r2" else f", compared with {digits(baseline)} for a constant prediction"
     return f"On {new}, the {name.replace('_', ' ')} is {digits(value)}{_between(intervals.get(name))}{always}."
 
 

@@ -6,12 +6,13 @@ from contextlib import nullcontext
 
 import pytest
 
+from benchmarks import process_memory
+
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["threads", "local", "address"])
-def test_processes_take_no_more_than_promised_where_there_are_few_data(load, kind, tmp_path):
+def test_processes_take_no_more_than_promised_where_there_are_few_data(kind, tmp_path):
     """The promise is that of processes alone, ours and those that others have started as Dask's documentation says."""
-    process_memory = load("process_memory")
     limit = 2048 * process_memory.MIB
     running = process_memory.running_cluster(tmp_path, limit) if kind == "address" else nullcontext(("", []))
     with running as (address, others):

@@ -132,9 +132,8 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     central node holds a dozen vectors. With more than two classes these vectors are needed for each class. A message
     has n float64 numbers in each direction (with more than two classes n for each), or none if nothing has changed.
 
-    A call takes a millisecond or more: with two workers, calls took 77 % of the time at n = 1,000, 38 % at 10,000
-    (8,192 columns), and 16 % at 100,000. Below 10⁵ rows `daskfs.OnlineSubstitution` is faster on one machine
-    (``benchmarks/async_online_substitution.py speed``). On correlated columns, several workers know less about each
+    A call takes a millisecond or more, so calls dominate if there are few rows. On one machine
+    `daskfs.OnlineSubstitution` is faster. On correlated columns, several workers know less about each
     other's features than a single worker does: recall is then some hundredths lower than with the sequential selector
     with the same number of epochs (``python -m benchmarks.papers --only os-check``).
 

@@ -7,7 +7,7 @@
     Traceback (most recent call last):
         ...
     daskfs.errors.PlanError: memory_limit: one column of 1,000 rows takes 24,024,000 bytes, the limit is 20,000,000 \
-bytes; the largest part is a piece of columns, 24,000,000 bytes; allow at least 24,024,000 bytes, or set block_columns=1
+bytes; the largest part is a piece of columns, 24,000,000; allow at least 24,024,000 bytes, or set block_columns=1
 
 A plan prints the terms, an error names the largest, and tests compare each term with what is allocated.
 """
@@ -216,7 +216,7 @@ class Budget:
         if limit is not None and self.nbytes > limit:
             name, nbytes = self.largest
             raise PlanError(
-                f"{what} {self.nbytes:,} bytes, the limit is {limit:,} bytes; the largest part is {name}, {nbytes:,} bytes",
+                f"{what} {self.nbytes:,} bytes, the limit is {limit:,} bytes; the largest part is {name}, {nbytes:,}",
                 "memory_limit",
                 needed_nbytes=self.nbytes,
                 alternative=alternative,

@@ -7,18 +7,18 @@ import signal
 
 import pytest
 
+from benchmarks import pictures
 from tests.browser import browser, opened
 
 
 @pytest.mark.nightly
-def test_a_browser_finds_live_numbers_on_the_page_of_a_real_run(load, tmp_path):
+def test_a_browser_finds_live_numbers_on_the_page_of_a_real_run(tmp_path):
     if browser() is None:
         pytest.skip("no chromium is installed")
-    picture = load("dashboard_picture")
-    picture.make_store(tmp_path / "genes.zarr", 60_000, 300)
-    run = picture.started(tmp_path)
+    pictures.make_store(tmp_path / "genes.zarr", 60_000, 300)
+    run = pictures.started(tmp_path)
     try:
-        first, later, errors = opened(picture.dashboard_of(tmp_path, run), two_looks)
+        first, later, errors = opened(pictures.dashboard_of(tmp_path, run), two_looks)
     finally:
         run.send_signal(signal.SIGINT)
         run.wait()
