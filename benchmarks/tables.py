@@ -14,10 +14,11 @@ from typing import Any
 
 from benchmarks.harness import ROOT, SCALES, Job, Record, of_case
 from benchmarks.jobs import JOBS
+from benchmarks.jobs.object_store import distances
 from benchmarks.jobs.quality import auto_evidence, judged, which_selector
 
 PAGE = ROOT / "docs" / "measurements.md"
-SECTIONED = (ROOT / "README.md", ROOT / "docs" / "which_selector.md")
+SECTIONED = tuple(ROOT / path for path in ("README.md", "docs/which_selector.md", "docs/object_stores.md"))
 SECTION = re.compile(r"(<!-- made by python -m benchmarks tables: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 WORSE = 1.25
 """A ratio to a rival that grew by more than this is flagged."""
@@ -196,9 +197,30 @@ def evidence(records: Sequence[Record]) -> str:
     return "\n".join(line for line in (*lines, auto_evidence(records)) if line)
 
 
+COSTS = ("message_store", "online_substitution", "wide_genotypes", "fgm", "fgm_pairs", "fgm_groups", "mission")
+COSTS += ("out_of_core",)
+"""Jobs that show what each selector costs."""
+
+
+def costs(records: Sequence[Record]) -> str:
+    """Return the table of docs/which_selector.md on what each selector costs: our first contender of each job."""
+    lines = ["| job | data | CPU s | wall s | peak MiB | on top of data MiB |", "|---|---|---|---|---|---|"]
+    found = runs(records)
+    for name in COSTS:
+        scales = [scale for scale in SCALES if (name, scale) in found]
+        at = standing(JOBS[name], found[name, scales[-1]][-1]) if scales else None
+        if at is not None:
+            values = (at.ours.cpu_s, at.ours.wall_s, at.ours.peak_mib, at.ours.top_mib)
+            cells = " | ".join("-" if value is None else number(value) for value in values)
+            lines.append(f"| {JOBS[name].title} (`{name}`) | {of_case(vars(at.case))} | {cells} |")
+    return "\n".join(lines)
+
+
 def sections(records: Sequence[Record]) -> dict[str, str]:
     """Return the texts of marked sections by their names."""
-    return {"evidence": evidence(records), "which_selector": which_selector(records), "judged": judged(records)}
+    made = {"evidence": evidence, "costs": costs, "distances": distances}
+    made |= {"which_selector": which_selector, "judged": judged}
+    return {name: function(records) for name, function in made.items()}
 
 
 def filled(text: str, records: Sequence[Record]) -> str:

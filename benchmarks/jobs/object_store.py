@@ -137,6 +137,8 @@ CONTENDERS = {
 def distances(records: Iterable[Record]) -> str:
     """Return the table of docs/object_stores.md: wall seconds from the disk, and multiples of them."""
     runs = [one for one in records if one["job"] == "object_store" and one["status"] == "ok"]
+    if not runs:
+        return "*Not measured yet.*"
     runs = [one for one in runs if one["run"] == runs[-1]["run"]]
     case = runs[0]["case"]
     lines = [f"| {shown(case['n_samples'])} × {shown(case['n_features'])} | {' | '.join(CONTENDERS)} |"]
