@@ -1,7 +1,5 @@
 """A simulated cohort in PLINK's files: linkage disequilibrium, 22 chromosomes, a trait with covariates.
 
-    python -m benchmarks.cohort FOLDER --samples 100000 --variants 200000    # 5 GB
-
 Three steps, variant by variant, so that memory does not grow with the number of variants:
 
 1. A genetic map. Four fifths of the recombination is in hotspots, which bound blocks of variants in disequilibrium.
@@ -17,9 +15,6 @@ structure and there are no relatives: principal components are covariates like o
 
 from __future__ import annotations
 
-import argparse
-import resource
-import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -277,26 +272,3 @@ def standardised(X: np.ndarray) -> np.ndarray:
     centred = np.where(np.isnan(centred), 0.0, centred)
     deviation = centred.std(axis=0)
     return centred / np.where(deviation > 0, deviation, 1.0)
-
-
-def main() -> None:
-    """Write a cohort, and say how fast."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--samples", type=int, default=20_000)
-    parser.add_argument("--variants", type=int, default=20_000)
-    parser.add_argument("--causal", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    wall, cpu = time.perf_counter(), time.process_time()
-    made = simulate(options.folder, options.seed, options.samples, options.variants, options.causal)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    mb, peak = made.bed.stat().st_size / 1e6, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(
-        f"{mb:,.0f} MB of .bed in {wall:.1f} s, {cpu:.1f} s of CPU: {mb / cpu:.0f} MB per CPU second; {peak:,.0f} MiB"
-    )
-
-
-if __name__ == "__main__":
-    main()

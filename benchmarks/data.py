@@ -5,8 +5,11 @@ Functions take the folder for files, the seed, and the case's own arguments.
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,19 @@ class Planted:
 def recall(data: Planted, columns: np.ndarray) -> float:
     """Return the share of the true columns among the selected ones."""
     return len(np.intersect1d(columns, data.support)) / len(data.support)
+
+
+@cache
+def real_data() -> Any:
+    """Return the module that reads the data sets of DASKFS_DATA."""
+    if "DASKFS_DATA" not in os.environ:
+        raise SystemExit("set DASKFS_DATA to the folder that holds the data sets")
+    spec = importlib.util.spec_from_file_location("load_all", Path(os.environ["DASKFS_DATA"]) / "load_all.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def compound(n_samples: int, n_features: int, seed: int, is_class: bool = False, rho: float = 0.0) -> Planted:

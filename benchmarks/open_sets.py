@@ -9,11 +9,9 @@ Folds: five of sets of fewer than 1,000 rows, else three draws of at most 3,000 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +20,8 @@ import pandas as pd
 import scipy.sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+
+from benchmarks.data import real_data
 
 Task = Literal["regression", "binary", "classes"]
 Matrix = np.ndarray | scipy.sparse.csr_array
@@ -53,19 +53,6 @@ class OpenSet:
         sizes: dict[str, Any] = {"train_size": n_train, "test_size": min(N_TEST, n - n_train), "random_state": 0}
         draws = (ShuffleSplit if numbers else StratifiedShuffleSplit)(N_DRAWS, **sizes)
         yield from draws.split(self.X, self.y)
-
-
-@cache
-def loader() -> Any:
-    """Return the module that reads the data sets of DASKFS_DATA."""
-    if "DASKFS_DATA" not in os.environ:
-        raise SystemExit("set DASKFS_DATA to the folder that holds the data sets")
-    spec = importlib.util.spec_from_file_location("load_all", Path(os.environ["DASKFS_DATA"]) / "load_all.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def open_set(name: str) -> OpenSet:
@@ -104,7 +91,7 @@ def dummies(table: pd.DataFrame, categories: list[Any]) -> scipy.sparse.csr_arra
 
 
 def _array(name: str, task: Task, *, rows: int | None = None) -> tuple[Matrix, np.ndarray, Task]:
-    X, y, _ = loader().load(name)
+    X, y, _ = real_data().load(name)
     kept = _sample(len(y), rows)
     X = X if scipy.sparse.issparse(X) else np.asarray(X)
     return X[kept], np.asarray(y)[kept], task
@@ -115,20 +102,20 @@ def _sample(n: int, rows: int | None) -> np.ndarray:
 
 
 def _table(name: str, task: Task, categories: list[Any], rows: int | None = None) -> tuple[Matrix, np.ndarray, Task]:
-    table, y, _ = loader().load(name)
+    table, y, _ = real_data().load(name)
     kept = _sample(len(y), rows)
     return dummies(table.iloc[kept].reset_index(drop=True), categories), np.asarray(y)[kept], task
 
 
 def _kdd() -> tuple[Matrix, np.ndarray, Task]:
-    table, y, _ = loader().load("kddcup99")
+    table, y, _ = real_data().load("kddcup99")
     distinct = np.flatnonzero(~table.duplicated().to_numpy())  # 7 in 10 rows are copies: a random split would leak
     kept = distinct[_sample(len(distinct), 20_000)]
     return dummies(table.iloc[kept].reset_index(drop=True), [1, 2, 3]), np.asarray(y)[kept], "classes"
 
 
 def _criteo() -> tuple[Matrix, np.ndarray, Task]:
-    table, y, _ = loader().load("ctr_criteo")
+    table, y, _ = real_data().load("ctr_criteo")
     counts = [name for name in table.columns if table[name].dtype.kind in "if" and table[name].notna().any()][:13]
     table = table.copy()
     table[counts] = np.log1p(table[counts].clip(lower=0))
@@ -136,7 +123,7 @@ def _criteo() -> tuple[Matrix, np.ndarray, Task]:
 
 
 def _flights() -> tuple[Matrix, np.ndarray, Task]:
-    table, delay, _ = loader().load("flights_houston")
+    table, delay, _ = real_data().load("flights_houston")
     kept = np.flatnonzero(np.isfinite(delay))[_sample(int(np.isfinite(delay).sum()), 20_000)]
     table = table.iloc[kept].reset_index(drop=True)
     known_before = [
@@ -156,7 +143,7 @@ def _flights() -> tuple[Matrix, np.ndarray, Task]:
 
 
 def _power(name: str) -> tuple[Matrix, np.ndarray, Task]:
-    table, y, _ = loader().load(name)
+    table, y, _ = real_data().load(name)
     kept = _sample(len(y), 20_000)
     table, y = table.iloc[kept].reset_index(drop=True), np.asarray(y, dtype=float)[kept]
     when = pd.to_datetime(
@@ -168,14 +155,14 @@ def _power(name: str) -> tuple[Matrix, np.ndarray, Task]:
 
 
 def _text(name: str, rows: int | None = None) -> tuple[Matrix, np.ndarray, Task]:
-    texts, y, _ = loader().load(name)
+    texts, y, _ = real_data().load(name)
     kept = _sample(len(y), rows)
     words = [texts[i]["text"] if isinstance(texts[i], dict) else texts[i] for i in kept]
     return TfidfVectorizer(min_df=3, dtype=np.float32).fit_transform(words), np.asarray(y)[kept], "binary"
 
 
 def _news_pc_mac() -> tuple[Matrix, np.ndarray, Task]:
-    posts, group, _ = loader().load("text_20news_bydate")
+    posts, group, _ = real_data().load("text_20news_bydate")
     kept = np.flatnonzero(np.isin(group, ["comp.sys.ibm.pc.hardware", "comp.sys.mac.hardware"]))
     X = TfidfVectorizer(min_df=3, dtype=np.float32).fit_transform([posts[i]["text"] for i in kept])
     return X, group[kept], "binary"
@@ -183,7 +170,7 @@ def _news_pc_mac() -> tuple[Matrix, np.ndarray, Task]:
 
 def _windows(name: str, rows: int, classes: Callable[[np.ndarray], np.ndarray]) -> tuple[Matrix, np.ndarray, Task]:
     """Return the letter at each position of DNA windows of one length, as dummies."""
-    windows, y, _ = loader().load(name)
+    windows, y, _ = real_data().load(name)
     y = classes(np.asarray(y))
     length = len(windows[int(np.flatnonzero(y >= 0)[0])])
     usable = np.array([i for i in range(len(y)) if y[i] >= 0 and len(windows[i]) == length])
@@ -204,7 +191,7 @@ def _digits(file: str) -> tuple[Matrix, np.ndarray, Task]:
 
 
 def _gisette() -> tuple[Matrix, np.ndarray, Task]:
-    X, y, _ = loader().gisette_like(0)
+    X, y, _ = real_data().gisette_like(0)
     return X, y, "binary"
 
 

@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import LinearSVC
 
-from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds, number, real_data, span
+from benchmarks.data import real_data
+from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds, number, span
 from daskfs import FGM
 from daskfs.baselines import ActiveSet, GroupLasso, L1Liblinear, SgdSlr, UfoMkl
 from daskfs.feature_maps import AdditiveGaussian, HistogramIntersection

@@ -7,15 +7,11 @@ rows of numbers. The page (`page.py`) and the statements about agreement are com
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,18 +150,6 @@ def cpu_seconds(action: Callable[..., Any], *arguments: Any) -> tuple[Any, float
     started = time.process_time()
     result = action(*arguments)
     return result, time.process_time() - started
-
-
-@cache
-def real_data() -> Any:
-    """Return the module that loads the real data sets."""
-    path = Path(os.environ["DASKFS_DATA"]) / "load_all.py"
-    spec = importlib.util.spec_from_file_location("load_all", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def measure(figure: Figure, scale: str, n_seeds: int | None = None) -> list[Row]:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds, real_data
+from benchmarks.data import real_data
+from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds
 from daskfs import Message
 from daskfs.baselines import Averaging, Bolasso, FullData, Median
 from daskfs.matrix.arrays import ArrayMatrix

@@ -14,7 +14,8 @@ import scipy.sparse
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import OneHotEncoder
 
-from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds, real_data
+from benchmarks.data import real_data
+from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds
 from daskfs import Mission
 from daskfs.baselines import BatchIHT, FeatureHashing, StochasticIHT
 from daskfs.kernels.baselines.hard_thresholding import IHT, ITI, PHT, accumulate, threshold

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds, real_data
+from benchmarks.data import real_data
+from benchmarks.papers.figures import Checks, Figure, Panel, Results, Row, cpu_seconds
 from daskfs import AsyncOnlineSubstitution, OnlineSubstitution
 from daskfs.baselines import Grafting, LassoCut, OnlineL0, OnlineL1, ProjGD
 from daskfs.matrix.arrays import ArrayMatrix
