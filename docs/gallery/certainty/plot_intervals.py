@@ -2,9 +2,9 @@
 Refits and intervals: how large are the effects?
 ================================================
 
-A feature that was selected because its coefficient came out large has a coefficient that is too large on average. A
-refit on the same rows does not repair this. `SplitInference` selects on some rows and estimates on the others. Its
-intervals are valid.
+Selection favours features whose coefficients came out too large by chance, so the coefficients of selected features are
+too large on average. A refit on the same rows does not change this. `SplitInference` selects on some rows and estimates
+on the others, so its intervals are valid.
 """
 
 # %%

@@ -20,8 +20,8 @@ y = X[:, :5] @ [1.0, -1.0, 0.5, 0.5, 0.2] + rng.standard_normal(20_000)
 here = daskfs.Message(n_subsets=9).fit(X, y)
 
 # %%
-# These workers are threads of this process. `"local"` starts processes, `"slurm"` and others jobs of a batch system,
-# and `"address"` uses a scheduler that is running.
+# These workers are threads of this process. `"local"` starts processes, `"slurm"` and other names start jobs of a batch
+# system, and `"address"` uses a scheduler that is running.
 
 with daskfs.open_cluster("threads", n_workers=4) as cluster:
     there = daskfs.Message(n_subsets=9, client=cluster.client).fit(X, y)

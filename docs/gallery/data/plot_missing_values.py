@@ -3,8 +3,8 @@ Missing values
 ==============
 
 By default a selector refuses missing values and names their rows and columns. With `schema="judge"` a missing number
-becomes the mean of its column. A second feature marks the rows where it was missing, because that may say something
-about the target.
+becomes the mean of its column. A second feature marks the rows where it was missing, because this may carry
+information about the target.
 """
 
 # %%

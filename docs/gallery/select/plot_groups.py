@@ -2,7 +2,7 @@
 Groups of columns
 =================
 
-A category becomes several dummies, one for each level. Selecting a single dummy splits a category. With
+A category becomes several dummies, one for each level. Selecting single dummies splits a category. With
 `feature_groups="schema"` all features of a source column are selected together or not at all.
 """
 

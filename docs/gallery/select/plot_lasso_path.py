@@ -11,7 +11,7 @@ subset.
 
 # %%
 # The data are 442 patients with ten measurements, and the progress of their diabetes after a year. They ship with
-# scikit-learn. Squares and products make 65 columns of them, most of which say nothing new.
+# scikit-learn. Squares and products make 65 columns of them, most of which add little.
 
 import matplotlib.pyplot as plt
 import numpy as np
