@@ -341,12 +341,16 @@ def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``" (did you mean 'mission'?)"`` with the most similar known word, or an empty string.
+    """Return the known words of which the word is the beginning, or the most similar one, as a question.
 
     Examples
     --------
     >>> did_you_mean("mision", ["message", "mission"])
     " (did you mean 'mission'?)"
+    >>> did_you_mean("n_features", ["n_features_to_select", "n_features_per_pass"])
+    " (did you mean 'n_features_to_select' or 'n_features_per_pass'?)"
     """
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    names = list(known)
+    near = [name for name in names if name.startswith(f"{word}_")][:3]
+    near = near or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
