@@ -14,11 +14,10 @@ from typing import Any
 
 from benchmarks.harness import ROOT, SCALES, Job, Record, of_case
 from benchmarks.jobs import JOBS
-from benchmarks.jobs.object_store import distances
 from benchmarks.jobs.quality import auto_evidence, judged, which_selector
 
 PAGE = ROOT / "docs" / "measurements.md"
-SECTIONED = tuple(ROOT / path for path in ("README.md", "docs/which_selector.md", "docs/object_stores.md"))
+SECTIONED = (ROOT / "README.md", ROOT / "docs" / "which_selector.md")
 SECTION = re.compile(r"(<!-- made by python -m benchmarks tables: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 WORSE = 1.25
 """A ratio to a rival that grew by more than this is flagged."""
@@ -218,8 +217,7 @@ def costs(records: Sequence[Record]) -> str:
 
 def sections(records: Sequence[Record]) -> dict[str, str]:
     """Return the texts of marked sections by their names."""
-    made = {"evidence": evidence, "costs": costs, "distances": distances}
-    made |= {"which_selector": which_selector, "judged": judged}
+    made = {"evidence": evidence, "costs": costs, "which_selector": which_selector, "judged": judged}
     return {name: function(records) for name, function in made.items()}
 
 

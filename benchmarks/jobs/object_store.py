@@ -9,15 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, Contender, Job, Record, shown
+from benchmarks.harness import ROOT, Contender, Job
 
 LATENCY_S = 0.05
 SELECTORS: dict[str, dict[str, Any]] = {
@@ -126,37 +124,17 @@ def cases(n_samples: int, n_features: int) -> list[dict[str, Any]]:
     return [{"method": method, "n_samples": n_samples, "n_features": n_features} for method in SELECTORS]
 
 
-CONTENDERS = {
-    "local disk": Contender(fitted),
-    "no cache": Contender(fitted, ("obstore",), served),
-    "first fit with a cache": Contender(fitted_and_kept, ("obstore",), served),
-    "later fits": Contender(fitted, ("obstore",), served_and_kept),
-}
-
-
-def distances(records: Iterable[Record]) -> str:
-    """Return the table of docs/object_stores.md: wall seconds from the disk, and multiples of them."""
-    runs = [one for one in records if one["job"] == "object_store" and one["status"] == "ok"]
-    if not runs:
-        return "*Not measured yet.*"
-    runs = [one for one in runs if one["run"] == runs[-1]["run"]]
-    case = runs[0]["case"]
-    lines = [f"| {shown(case['n_samples'])} × {shown(case['n_features'])} | {' | '.join(CONTENDERS)} |"]
-    lines.append("|---" * (1 + len(CONTENDERS)) + "|")
-    for method in SELECTORS:
-        took = {name: [one["wall_s"] for one in runs if (one["case"]["method"], one["contender"]) == (method, name)]
-                for name in CONTENDERS}  # fmt: skip
-        local, *others = (median(seconds) for seconds in took.values())
-        lines.append(f"| `{method}` | {local:.1f} s | {' | '.join(f'{one / local:.1f}' for one in others)} |")
-    return "\n".join(lines)
-
-
 JOBS = [
     Job(
         "object_store",
         "A store 50 ms away",
         bucket,
-        CONTENDERS,
+        {
+            "local disk": Contender(fitted),
+            "no cache": Contender(fitted, ("obstore",), served),
+            "first fit with a cache": Contender(fitted_and_kept, ("obstore",), served),
+            "later fits": Contender(fitted, ("obstore",), served_and_kept),
+        },
         {},
         judge,
         {"smoke": cases(2000, 200), "small": cases(40_000, 2000), "full": cases(200_000, 5000)},
