@@ -239,8 +239,8 @@ JOBS = [
         repeats=5,
         evidence=(
             "[`Message`](docs/selectors/message.md) follows the path of {case.n_samples:,} × {case.n_features} "
-            "rows with the {case.loss} loss, chooses and refits in {ours.wall_s:.3f} s; adelie's path of "
-            "{case.grid} takes {times:.1f} times as much CPU time."
+            "rows with the {case.loss} loss, chooses and refits in {ours.cpu_s:.3f} s of CPU; adelie's path of "
+            "{case.grid} takes {times:.1f} times as long."
         ),
     ),
     Job(
