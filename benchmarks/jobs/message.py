@@ -239,7 +239,7 @@ JOBS = [
         repeats=5,
         evidence=(
             "[`Message`](docs/selectors/message.md) follows the Lasso path of {case.n_samples:,} rows × "
-            "{case.n_features:,} columns with the {case.loss} loss, chooses a model and refits it in {ours.cpu_s:.3f} s "
+            "{case.n_features:,} columns with the {case.loss} loss, chooses a model and refits in {ours.cpu_s:.3f} s "
             "of CPU; adelie takes {times:.1f} times as long for the path alone (grid: {case.grid})."
         ),
     ),
