@@ -48,7 +48,7 @@ def checked_target(matrix: Matrix, loss: str, largest: float = LARGEST_TARGET) -
         raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", remedy)
     if not find_loss(loss).is_classifier and y.min() == y.max():
         raise DataError(
-            f"expected at least two different values, found only {y[0]:g}", "target", "check the target column"
+            f"expected at least two different values, found a constant, {y[0]:g}", "target", "check the target column"
         )
     if not find_loss(loss).is_classifier:
         _check_range(matrix, y, largest)
