@@ -15,7 +15,8 @@ from daskfs.losses import TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.reweighted import reweighted_path
 from daskfs.sources.genotype_matrix import GenotypeMatrix
-from tests.genotype_files import CAUSAL, N, P, cohort
+from daskfs.sources.plink import PlinkSource
+from tests.genotype_files import CAUSAL, N, P, cohort, write_phenotypes, write_plink
 from tests.refusals import refused
 
 CHANGE = 1e-6
@@ -84,6 +85,26 @@ def test_classes_that_columns_separate_end_with_a_finite_model(matrix):
     path = reweighted_path(matrix, y, np.ones(N), most_near=P, max_features=20, **options)
     assert 2 + CAUSAL[0] in path.selected()
     assert np.isfinite(path.coefficients(path.best)).all()
+
+
+@pytest.mark.parametrize("criterion", ["vote", "bic"])
+def test_a_variant_that_determines_the_class_is_selected(tmp_path, criterion):
+    """Around its fit all curvatures vanish, so the approximation does not see what it gains over no variant."""
+    dosages = np.random.default_rng(0).binomial(2, 0.3, (300, 50)).astype(np.int8)
+    bed = write_plink(tmp_path / "set.bed", dosages)
+    table = write_phenotypes(tmp_path / "t.pheno", {"T": 1.0 + (dosages[:, 3] > 0)})
+    found = Message(n_subsets=1, criterion=criterion).fit(PlinkSource(bed, phenotypes=table, target="T").as_matrix())
+    assert found.selected_.tolist() == [3]
+
+
+def test_covariates_that_determine_the_class_leave_nothing_to_select(tmp_path):
+    dosages = np.random.default_rng(0).binomial(2, 0.3, (300, 50)).astype(np.int8)
+    bed, age = write_plink(tmp_path / "set.bed", dosages), np.arange(300.0)
+    table = write_phenotypes(tmp_path / "t.pheno", {"T": 1.0 + (age > 150), "age": age})
+    source = PlinkSource(bed, phenotypes=table, target="T", covariate_names=["age"])
+    found = Message(n_subsets=1, always_include=["age"]).fit(source.as_matrix())
+    assert found.selected_.tolist() == [0]
+    assert any("separable" in note for note in found.result_.notes)
 
 
 def test_predictions_that_still_change_are_counted(matrix, monkeypatch):

@@ -7,7 +7,8 @@
        and choose the model with the best criterion.
     3. z = the predictions of that model, as shrunk by the path. If its penalised loss is not lower, go half the way.
     4. To 2, unless z has changed by less than a quarter of its standard error. From the fourth model on, none is larger
-       than the one before, so that two models do not alternate.
+       than the one before, so that two models do not alternate. If columns separate the classes, curvatures vanish from
+       model to model; the path of the last model with curvatures is taken then.
 
 These are the proximal Newton steps of J. Friedman, T. Hastie and R. Tibshirani, "Regularization paths for generalized
 linear models via coordinate descent", Journal of Statistical Software 33 (2010), around one model for the whole path:
@@ -33,6 +34,9 @@ from daskfs.selectors.message.screened import PIECE_COLUMNS, screened_path
 CHANGE = 0.25
 """Largest change of the predictions in the last round, as a share of their standard error."""
 MOST_ROUNDS, EXPECTED_ROUNDS = 12, 4
+SATURATED = 0.1
+"""The rounds end if curvatures fall below this share of those at the start: they do so without end if columns separate
+the classes, and a strong effect that does not separate them halves them."""
 MOST_HALVINGS, ROUNDING = 30, 1e-12
 LEAST_CURVATURE = 1e-6
 """Smallest second derivative of a row's loss that is used, as a share of the mean."""
@@ -43,6 +47,8 @@ class Approximation(NamedTuple):
 
     target: np.ndarray
     weight: np.ndarray
+    deviance: float
+    """Of the predictions."""
     more: float
     """Deviance of the predictions, less the sum of squared residuals there."""
 
@@ -92,13 +98,15 @@ def reweighted_path(
     found = matrix.column_moments(slice(None), weight)
     assert found is not None  # `plan.Subsets.can_screen`
     unit = found.std if column_weight is None else found.std / column_weight
-    at.z[:] = _fit_of_free(matrix, y, weight, free, loss, problem.threshold)
+    at.z[:], is_separable = _fit_of_free(matrix, y, weight, free, loss, problem.threshold)
+    around = _approximation(problem, at, weight)
+    of_free, at_start = 0.0 if is_separable else around.deviance, around.weight.sum()
     l1, n_parameters, largest = 0.0, 1.0 + len(free), math.inf
     for number in range(MOST_ROUNDS):
-        around = _approximation(problem, at, weight)
         noise = float(estimate_dispersion(problem, at, total, n_parameters)) if sigma2 is None else sigma2
         path = screened_path(matrix, around.target, around.weight, unit=unit, sigma2=noise, **options)
-        path = _of_loss(path, unit, total, noise, around.more)._replace(loss=loss, threshold=problem.threshold)
+        path = _of_loss(path, free, of_free, unit, total, noise, around.more)
+        path = path._replace(loss=loss, threshold=problem.threshold)
         if path.best < 0:
             return path
         path = path._replace(best=int(np.argmin(np.where(path.df <= largest, path.gic, np.inf))))
@@ -113,6 +121,9 @@ def reweighted_path(
         if share == 1.0 and moved <= change * math.sqrt(n_parameters):
             return path
         l1 += share * (new_l1 - l1)
+        around = _approximation(problem, at, weight)
+        if around.weight.sum() < SATURATED * at_start:
+            return path._replace(n_separable=1)
     return path._replace(n_unsolved=path.n_unsolved + 1)
 
 
@@ -123,13 +134,13 @@ def reweighted_nbytes(n_samples: int, n_features: int, n_free: int) -> int:
 
 def _fit_of_free(
     matrix: Matrix, y: np.ndarray, weight: np.ndarray, free: np.ndarray, loss: str, threshold: float
-) -> np.ndarray:
-    """Return the predictions of the columns without a penalty."""
+) -> tuple[np.ndarray, bool]:
+    """Return the predictions of the columns without a penalty, and whether these have no finite optimum."""
     columns = np.empty((len(y), len(free)))
     if len(free):
         columns[:] = matrix.read(slice(None), free)
     fit = glm_fit(columns, y, weight, loss=loss, threshold=threshold)
-    return np.asarray(columns @ np.nan_to_num(fit.coef) + fit.intercept)  # NaN: constant columns
+    return columns @ np.nan_to_num(fit.coef) + fit.intercept, fit.is_separable  # NaN: constant columns
 
 
 def _predictions(matrix: Matrix, coef: np.ndarray, intercept: float) -> np.ndarray:
@@ -151,19 +162,28 @@ def _approximation(problem: Problem, at: Predictions, weight: np.ndarray) -> App
     curvature = np.maximum(at.curvature, least)
     change = at.residual / curvature
     at.residual[:] *= -problem.share  # as `estimate_dispersion` needs it
-    return Approximation(at.z - change, weight * curvature, deviance - float((weight * curvature) @ change**2))
+    curved = weight * curvature
+    return Approximation(at.z - change, curved, deviance, deviance - float(curved @ change**2))
 
 
-def _of_loss(path: LassoPath, unit: np.ndarray, total: float, noise: float, more: float) -> LassoPath:
-    """Return a path of least squares in terms of the loss: per row, with penalties of the columns divided by `unit`."""
+def _of_loss(
+    path: LassoPath, free: np.ndarray, of_free: float, unit: np.ndarray, total: float, noise: float, more: float
+) -> LassoPath:
+    """Return a path of least squares in terms of the loss: per row, with penalties of the columns divided by `unit`.
+
+    Models of the free columns alone have their exact deviance, `of_free`. Around a model that nearly separates the
+    classes the approximation is flat, and would say that it gains nothing over them.
+    """
     m, of_path = path.moments, path.moments.total
     multiple = float((m.scale[unit > 0.0] / unit[unit > 0.0]).mean()) if unit.any() else 1.0  # equal but for rounding
+    is_start = ~path.is_active[:, ~np.isin(path.entered, free)].any(axis=1)
+    fit = np.maximum(np.where(is_start, of_free, path.fit * of_path + more), 0.0)
     return path._replace(
         moments=m._replace(total=total, scale=unit),
         lambdas=path.lambdas * (multiple * of_path / total),
         coef=path.coef / multiple,
-        fit=path.fit * of_path + more,
-        gic=path.gic + more / noise,
+        fit=fit,
+        gic=path.gic + (fit - path.fit * of_path) / noise,
         fit_is="deviance",
         dispersion=noise,
         gram=None,

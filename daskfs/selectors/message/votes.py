@@ -234,7 +234,8 @@ def notes_on_choices(choices: Choices) -> list[str]:
     if n_separable := int((choices.n_separable > 0).sum()):
         notes.append(
             f"on the paths of {n_separable} of {m} subsets, some models separate rows perfectly (separation): they "
-            "have no finite optimum, and the criterion uses the limit of their deviance"
+            "have no finite optimum, and the criterion uses the limit of their deviance (or approximates it, where "
+            "columns are not decoded)"
         )
     return notes
 
