@@ -9,11 +9,12 @@ import pytest
 
 from daskfs import Message
 from daskfs.errors import PlanError
+from daskfs.kernels.glm.newton import mean_loss, new_predictions, new_problem
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.losses import threshold_of
 from daskfs.losses import TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.message.reweighted import reweighted_path
+from daskfs.selectors.message.reweighted import _share_of_step, reweighted_path
 from daskfs.sources.genotype_matrix import GenotypeMatrix
 from daskfs.sources.plink import PlinkSource
 from tests.genotype_files import CAUSAL, N, P, cohort, write_phenotypes, write_plink
@@ -78,7 +79,6 @@ def test_a_single_class_has_no_path(matrix, free):
 
 
 def test_classes_that_columns_separate_end_with_a_finite_model(matrix):
-    """A step whose penalised loss is not lower is shortened."""
     decoded = matrix.read(slice(None))
     y = np.where(decoded[:, 2 + CAUSAL[0]] > 0.5, 1.0, -1.0)
     options = {"loss": "logistic", "threshold": 0.0, "free": np.empty(0, np.int64), "penalty": 6.0, "patience": 5}
@@ -87,14 +87,25 @@ def test_classes_that_columns_separate_end_with_a_finite_model(matrix):
     assert np.isfinite(path.coefficients(path.best)).all()
 
 
-@pytest.mark.parametrize("criterion", ["vote", "bic"])
-def test_a_variant_that_determines_the_class_is_selected(tmp_path, criterion):
-    """Around its fit all curvatures vanish, so the approximation does not see what it gains over no variant."""
-    dosages = np.random.default_rng(0).binomial(2, 0.3, (300, 50)).astype(np.int8)
-    bed = write_plink(tmp_path / "set.bed", dosages)
-    table = write_phenotypes(tmp_path / "t.pheno", {"T": 1.0 + (dosages[:, 3] > 0)})
-    found = Message(n_subsets=1, criterion=criterion).fit(PlinkSource(bed, phenotypes=table, target="T").as_matrix())
-    assert found.selected_.tolist() == [3]
+@pytest.mark.parametrize("variants", [[3], [3, 7, 9]])
+def test_variants_that_determine_the_class_are_selected(tmp_path, variants):
+    """Around their fit all curvatures vanish, so an approximation there does not see what they gain."""
+    dosages = np.random.default_rng(0).binomial(2, 0.3, (3000, 50)).astype(np.int8)
+    bed, n_alleles = write_plink(tmp_path / "set.bed", dosages), dosages[:, variants].sum(axis=1)
+    table = write_phenotypes(tmp_path / "t.pheno", {"T": 1.0 + (n_alleles > len(variants) - 1)})
+    found = Message(n_subsets=1).fit(PlinkSource(bed, phenotypes=table, target="T").as_matrix())
+    assert sorted(found.selected_) == variants
+
+
+def test_a_step_that_goes_too_far_is_shortened():
+    """Towards z = 50 the Poisson loss of a count of 1 grows without bound."""
+    problem, at = new_problem(find_loss("poisson"), None, np.ones(4), np.ones(4)), new_predictions(4)
+    at.z[:] = -3.0
+    before = mean_loss(problem, at.z, at)
+    share = _share_of_step(problem, at, np.full(4, 53.0), 0.1)
+    assert 0.0 < share < 0.2
+    np.testing.assert_allclose(at.z, -3.0 + 53.0 * share)
+    assert mean_loss(problem, at.z, at) + 0.1 * share < before
 
 
 def test_covariates_that_determine_the_class_leave_nothing_to_select(tmp_path):

@@ -47,8 +47,6 @@ class Approximation(NamedTuple):
 
     target: np.ndarray
     weight: np.ndarray
-    deviance: float
-    """Of the predictions."""
     more: float
     """Deviance of the predictions, less the sum of squared residuals there."""
 
@@ -98,15 +96,13 @@ def reweighted_path(
     found = matrix.column_moments(slice(None), weight)
     assert found is not None  # `plan.Subsets.can_screen`
     unit = found.std if column_weight is None else found.std / column_weight
-    at.z[:], is_separable = _fit_of_free(matrix, y, weight, free, loss, problem.threshold)
+    at.z[:] = _fit_of_free(matrix, y, weight, free, loss, problem.threshold)
     around = _approximation(problem, at, weight)
-    of_free, at_start = 0.0 if is_separable else around.deviance, around.weight.sum()
-    l1, n_parameters, largest = 0.0, 1.0 + len(free), math.inf
+    at_start, l1, n_parameters, largest = around.weight.sum(), 0.0, 1.0 + len(free), math.inf
     for number in range(MOST_ROUNDS):
         noise = float(estimate_dispersion(problem, at, total, n_parameters)) if sigma2 is None else sigma2
         path = screened_path(matrix, around.target, around.weight, unit=unit, sigma2=noise, **options)
-        path = _of_loss(path, free, of_free, unit, total, noise, around.more)
-        path = path._replace(loss=loss, threshold=problem.threshold)
+        path = _of_loss(path, unit, total, noise, around.more)._replace(loss=loss, threshold=problem.threshold)
         if path.best < 0:
             return path
         path = path._replace(best=int(np.argmin(np.where(path.df <= largest, path.gic, np.inf))))
@@ -134,13 +130,13 @@ def reweighted_nbytes(n_samples: int, n_features: int, n_free: int) -> int:
 
 def _fit_of_free(
     matrix: Matrix, y: np.ndarray, weight: np.ndarray, free: np.ndarray, loss: str, threshold: float
-) -> tuple[np.ndarray, bool]:
-    """Return the predictions of the columns without a penalty, and whether these have no finite optimum."""
+) -> np.ndarray:
+    """Return the predictions of the columns without a penalty."""
     columns = np.empty((len(y), len(free)))
     if len(free):
         columns[:] = matrix.read(slice(None), free)
     fit = glm_fit(columns, y, weight, loss=loss, threshold=threshold)
-    return columns @ np.nan_to_num(fit.coef) + fit.intercept, fit.is_separable  # NaN: constant columns
+    return np.asarray(columns @ np.nan_to_num(fit.coef) + fit.intercept)  # NaN: constant columns
 
 
 def _predictions(matrix: Matrix, coef: np.ndarray, intercept: float) -> np.ndarray:
@@ -163,21 +159,14 @@ def _approximation(problem: Problem, at: Predictions, weight: np.ndarray) -> App
     change = at.residual / curvature
     at.residual[:] *= -problem.share  # as `estimate_dispersion` needs it
     curved = weight * curvature
-    return Approximation(at.z - change, curved, deviance, deviance - float(curved @ change**2))
+    return Approximation(at.z - change, curved, deviance - float(curved @ change**2))
 
 
-def _of_loss(
-    path: LassoPath, free: np.ndarray, of_free: float, unit: np.ndarray, total: float, noise: float, more: float
-) -> LassoPath:
-    """Return a path of least squares in terms of the loss: per row, with penalties of the columns divided by `unit`.
-
-    Models of the free columns alone have their exact deviance, `of_free`. Around a model that nearly separates the
-    classes the approximation is flat, and would say that it gains nothing over them.
-    """
+def _of_loss(path: LassoPath, unit: np.ndarray, total: float, noise: float, more: float) -> LassoPath:
+    """Return a path of least squares in terms of the loss: per row, with penalties of the columns divided by `unit`."""
     m, of_path = path.moments, path.moments.total
     multiple = float((m.scale[unit > 0.0] / unit[unit > 0.0]).mean()) if unit.any() else 1.0  # equal but for rounding
-    is_start = ~path.is_active[:, ~np.isin(path.entered, free)].any(axis=1)
-    fit = np.maximum(np.where(is_start, of_free, path.fit * of_path + more), 0.0)
+    fit = np.maximum(path.fit * of_path + more, 0.0)  # an approximation may be below the least deviance
     return path._replace(
         moments=m._replace(total=total, scale=unit),
         lambdas=path.lambdas * (multiple * of_path / total),
