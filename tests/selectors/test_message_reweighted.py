@@ -118,6 +118,15 @@ def test_covariates_that_determine_the_class_leave_nothing_to_select(tmp_path):
     assert any("separable" in note for note in found.result_.notes)
 
 
+def test_no_deviance_is_below_the_least(matrix):
+    """The approximation around two cases of 400 falls below 0."""
+    y = np.where(np.isin(np.arange(N), [5, 9]), 1.0, -1.0)
+    options = {"loss": "logistic", "threshold": 0.0, "free": np.empty(0, np.int64), "penalty": 6.0, "patience": None}
+    path = reweighted_path(matrix, y, np.ones(N), most_near=P, max_features=40, **options)
+    assert len(path.fit) > 10
+    assert path.fit.min() >= 0.0
+
+
 def test_predictions_that_still_change_are_counted(matrix, monkeypatch):
     monkeypatch.setattr("daskfs.selectors.message.reweighted.MOST_ROUNDS", 1)
     assert paths(matrix, "logistic")[0].n_unsolved == 1
