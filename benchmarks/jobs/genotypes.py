@@ -25,7 +25,7 @@ BIOBANK = 300_000, 800_000
 """Samples and variants that the growth of CPU time is extrapolated to."""
 LASSO_EPS = 0.03
 """Smallest penalty of scikit-learn's path, as a share of the largest. With the default .001 mice took longer than the
-job's half hour; the penalty that predicts best there is about .09."""
+job's half hour."""
 CLUMP_P, CLUMP_R2, CLUMP_KB = 0.01, 0.1, 250
 
 
