@@ -145,19 +145,21 @@ def page(records: Sequence[Record]) -> str:
 
 
 def standing(job: Job, run: Sequence[Record]) -> SimpleNamespace | None:
-    """Return medians of our first contender and its rival in the last case of a run; None if ours did not end."""
-    case, by_contender = by_case(run)[-1]
+    """Return medians of our first contender and its rival in the job's last case of a run; None if ours did not end."""
+    order = [of_case(case) for case in job.scales[run[0]["scale"]]]
+    found = sorted(by_case(run), key=lambda one: order.index(of_case(one[0])) if of_case(one[0]) in order else -1)
+    case, by_contender = found[-1]
     medians = {}
     for name, records in by_contender.items():
         good = [record for record in records if record["status"] == "ok"]
         if good:
-            found = {key: median_of(record[key] for record in good) for key in ("cpu_s", "wall_s", "peak_nbytes")}
+            values = {key: median_of(record[key] for record in good) for key in ("cpu_s", "wall_s", "peak_nbytes")}
             top = median_of(on_top(record) for record in good)
-            found["top_mib"] = None if top is None else top / 2**20
-            found["peak_mib"] = None if found["peak_nbytes"] is None else found["peak_nbytes"] / 2**20
+            values["top_mib"] = None if top is None else top / 2**20
+            values["peak_mib"] = None if values["peak_nbytes"] is None else values["peak_nbytes"] / 2**20
             for key in good[0]["quality"]:
-                found[key.replace(" ", "_")] = median_of(record["quality"].get(key) for record in good)
-            medians[name] = SimpleNamespace(name=name, **found)
+                values[key.replace(" ", "_")] = median_of(record["quality"].get(key) for record in good)
+            medians[name] = SimpleNamespace(name=name, **values)
     ours = medians.get(next(iter(job.run)))
     peers = [medians[name] for name in job.peers if name in medians]
     if ours is None:
