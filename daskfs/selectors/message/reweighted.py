@@ -5,14 +5,14 @@
     2. Replace the loss of each row by its quadratic approximation at z, which is least squares with the target
        z - loss'(z) / loss''(z) and the weight w loss''(z). Follow its Lasso path (`daskfs.selectors.message.screened`)
        and choose the model with the best criterion.
-    3. z = the predictions of that model, as shrunk by the path. If its penalised loss is not lower, go half the way.
+    3. z = the predictions of that model, as shrunk by the path. If its penalised loss is not lower, go half the way, and so on.
     4. To 2, unless z has changed by less than a quarter of its standard error. From the fourth model on, none is larger
        than the one before, so that two models do not alternate. If columns separate the classes, curvatures vanish from
        model to model; the path of the last model with curvatures is taken then.
 
 These are the proximal Newton steps of J. Friedman, T. Hastie and R. Tibshirani, "Regularization paths for generalized
 linear models via coordinate descent", Journal of Statistical Software 33 (2010), around one model for the whole path:
-the path is that of the loss at the chosen λ, and approximates it at the others. With the squared loss it is exact.
+the path is that of the loss at the chosen λ, and approximates it at the others.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def reweighted_path(
     Returns
     -------
     LassoPath
-        `n_unsolved` is 1 if the predictions still changed after the last round.
+        `n_unsolved` is 1 if the predictions still changed after the last round, `n_separable` if columns separate the
+        classes.
     """
     if not weight.all():
         matrix, y, weight = matrix.take(np.flatnonzero(weight > 0.0)), y[weight > 0.0], weight[weight > 0.0]
