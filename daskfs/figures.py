@@ -89,6 +89,7 @@ class Figure:
             axes = figure.add_subplot()
             self.draw(axes)
             keep_apart(axes)
+            figure.set_layout_engine(None)  # its work is done; matplotlib would do it again, twice
             buffer = io.StringIO()
             figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         svg = buffer.getvalue()
@@ -101,8 +102,10 @@ class Figure:
 
 
 def keep_apart(axes: Any) -> None:
-    """Remove tick labels that would overlap the previous label, as measured in the drawn figure."""
-    axes.get_figure(root=True).draw_without_rendering()
+    """Lay the figure out, and remove tick labels that would overlap the previous label."""
+    figure = axes.get_figure(root=True)
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
     for axis, across in ((axes.xaxis, True), (axes.yaxis, False)):
         kept, end, (lowest, highest) = [], -np.inf, sorted(axis.get_view_interval())
         ticks = list(zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=False))
