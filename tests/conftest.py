@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
@@ -64,6 +65,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item, is_old in zip(of_test, without_news(item.callspec.params for item in of_test), strict=True):
             if is_old:
                 item.add_marker(pytest.mark.nightly)
+    items.sort(key=_half)
+
+
+FIRST_HALF = re.compile("message|lasso|auto|stab|knockoff|genotyp|variant|homotopy|selection_cv|trees|applied|pipeline")
+SECOND_HALF = re.compile("online|substitution|fgm|mission|async|engine|mkl|lsa|sketch|pairs|additive|stream")
+
+
+def _half(item: pytest.Item) -> int:
+    """Return where a test stands. Two workers begin in the two halves: what one compiles, the other rarely needs."""
+    name = item.nodeid.lower()
+    return 2 if SECOND_HALF.search(name) else 0 if FIRST_HALF.search(name) else 1
 
 
 def _keep_touched(config: pytest.Config, items: list[pytest.Item], changed: set[Path]) -> None:
@@ -80,6 +92,27 @@ def _compiled_where_called() -> Iterator[None]:
     """Pipelines that run in the process of the tests compile no kernels ahead: two processes take ten seconds."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("daskfs.pipeline.run.compile_ahead", lambda *arguments: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _not_flushed() -> Iterator[None]:
+    """No test cuts the power, so none waits for the disk."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+DRAWN = {"report", "documentation", "benchmarks", "dashboard", "test_variants.py"}
+"""Folders and files whose tests look at figures. Elsewhere reports have none: a figure takes a tenth of a second."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Figures are empty, except in `DRAWN`."""
+    with pytest.MonkeyPatch.context() as patched:
+        if DRAWN.isdisjoint(request.path.parts):
+            patched.setattr("daskfs.figures.Figure.svg", "<svg></svg>")
         yield
 
 

@@ -487,6 +487,7 @@ def test_workers_note_seldom_where_their_time_goes():
     assert set(after.values()) == set(before.values()) == {1000.0}
 
 
+@pytest.mark.slow
 def test_workers_without_daskfs_are_named():
     lacking = "import sys; sys.modules['daskfs'] = None"
     with (
@@ -504,6 +505,7 @@ with open_cluster("local", n_workers=1, dashboard_address=None):
 """
 
 
+@pytest.mark.slow
 def test_a_script_whose_workers_would_start_workers_is_told_of_the_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(UNGUARDED)

@@ -394,6 +394,7 @@ def test_one_copy_of_swapped_alleles_is_flipped_within_one(tmp_path):
     assert set(np.unique(store.read(slice(None)))) == {0, 1}
 
 
+@pytest.mark.slow_cases("error")
 @pytest.mark.parametrize("missing", ["drop", "error"])
 def test_a_missing_dosage_is_what_it_was_in_the_run(missing, tmp_path):
     X, y = data()

@@ -139,12 +139,14 @@ def of_more_than_three(data):
     return sum(data)
 
 
+@pytest.mark.slow
 def test_what_does_not_apply_to_the_data_of_the_warm_up_is_measured(answered):
     contender = Contender(of_more_than_three)
     assert answered(job({"sum": contender}), "sum", 10, 3)["status"] == "ok"
     assert answered(job({"sum": contender}), "sum", 3, 3)["status"] == "skipped"
 
 
+@pytest.mark.slow
 def test_memory_beyond_the_data_is_seen(answered):
     record = answered(job({"list": Contender(lambda data: len(bytearray(b"x") * (64 << 20)) * 0 + sum(data))}), "list")
     assert record["peak_nbytes"] - record["base_nbytes"] > 50 << 20

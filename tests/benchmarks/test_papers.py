@@ -12,6 +12,7 @@ from benchmarks.papers import figures, page
 from benchmarks.papers.__main__ import FIGURES, main
 
 
+@pytest.mark.slow
 def test_the_page_and_its_pictures_are_those_of_the_records():
     text, pictures = page.page(FIGURES, figures.read_records())
     remedy = "run  python -m benchmarks.papers --page"

@@ -93,6 +93,7 @@ def _write_genotypes(stem, rng, n_samples=80, n_variants=12):
     Path("pheno.txt").write_text("\n".join(["FID IID height", *lines]) + "\n")
 
 
+@pytest.mark.slow_cases("docs/which_selector.md", "docs/apply.md", "docs/error_control.md", "docs/coming_from.md")
 @pytest.mark.parametrize("page", PYTHON)
 def test_python_on_a_page_runs_from_its_first_block_to_its_last(page, files, capsys):
     import daskfs

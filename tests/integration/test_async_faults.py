@@ -189,6 +189,7 @@ def check(selector, store, support):
     np.testing.assert_allclose(selector.run.prediction, total, rtol=0, atol=1e-10 * np.abs(total).max())
 
 
+@pytest.mark.slow_cases("three classes")
 def test_workers_beside_a_central_node_find_the_features(problem, workers):
     stored, support = problem
     selector = fit(stored, workers)

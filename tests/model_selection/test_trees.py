@@ -72,6 +72,7 @@ def test_linear_effects_and_noise_are_not_noted(seed):
         assert notes_of(X, y, goal="prediction") == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_method")
 def test_trees_of_several_classes_are_compared_too():
     rng, X = columns(0)

@@ -61,6 +61,7 @@ def test_a_vcf_zarr_of_objects_is_refused_and_read_once_it_is_copied(tmp_path, s
     assert len(model.predict(tmp_path / "train.vcz")) == len(X)  # the remedy
 
 
+@pytest.mark.slow
 def test_an_object_that_is_not_there_is_named(tmp_path, server):
     X, y = formats.data()
     run_of(tmp_path, formats.csv(tmp_path, "train", X, y), formats.SELECT)

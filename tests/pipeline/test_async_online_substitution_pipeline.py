@@ -46,6 +46,7 @@ def test_the_pipeline_that_ships_finds_the_true_features(outcome):
     assert loaded.communication["n_calls"] > 0
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_trace(outcome):
     page = (outcome[0] / "run" / "report.html").read_text(encoding="utf-8")
     assert page.count("Objective and staleness of every push") == 1

@@ -138,6 +138,7 @@ def test_a_line_of_many_levels_opens(page):
     assert opened_height > 10 * closed
 
 
+@pytest.mark.slow_cases("dark")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_it_too_light_and_dark(page, scheme):
     async def look(tab):

@@ -64,6 +64,7 @@ def by_hand(dosages, samples, min_frequency=0.0, max_missing=1.0):
     )
 
 
+@pytest.mark.slow_cases("vcf_zarr")
 @pytest.mark.parametrize("kind", ["plink", "vcf_zarr"])
 def test_each_filter_leaves_what_a_subset_by_hand_leaves(cohort, tmp_path, kind):
     folder, dosages = cohort

@@ -93,6 +93,7 @@ def test_the_same_variants_are_selected_as_from_the_bed_file(tmp_path):
     tolerances.assert_close(fits[0].coef_, fits[1].coef_)
 
 
+@pytest.mark.slow
 def test_a_run_is_applied_to_the_same_samples_in_other_formats(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dosages = random_dosages()

@@ -124,6 +124,7 @@ def test_partitions_of_a_frame_are_encoded_by_workers(tmp_path, processes, in_pa
         assert list(found.feature_names) == list(whole.feature_names)
 
 
+@pytest.mark.slow
 def test_what_is_persisted_on_a_cluster_is_read_as_a_whole(tmp_path, processes):
     frame = pd.DataFrame({"user": np.arange(300).astype(str), "y": np.arange(300) % 2})
     parts = processes.persist(dd.from_pandas(frame, npartitions=3))
