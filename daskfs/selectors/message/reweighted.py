@@ -5,8 +5,8 @@
     2. Replace the loss of each row by its quadratic approximation at z, which is least squares with the target
        z - loss'(z) / loss''(z) and the weight w loss''(z). Follow its Lasso path (`daskfs.selectors.message.screened`)
        and choose the model with the best criterion.
-    3. z = the predictions of that model, as shrunk by the path. If its penalised loss is not lower, go half the way, and
-       so on.
+    3. z = the predictions of that model, as shrunk by the path. If its penalised loss is not lower, go half the way,
+       and so on.
     4. To 2, unless z has changed by less than a quarter of its standard error. From the fourth model on, none is larger
        than the one before, so that two models do not alternate. If columns separate the classes, curvatures vanish from
        model to model; the path of the last model with curvatures is taken then.
