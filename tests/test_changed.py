@@ -27,6 +27,7 @@ def test_a_file_is_touched_by_what_it_imports_and_names(file, changed, expected)
     assert may_be_touched(TESTS / file, changed) >= expected
 
 
+@pytest.mark.slow
 def test_of_a_table_of_methods_those_are_touched_that_change():
     file = TESTS / "test_check_estimator.py"
     assert is_touched(file, ["fgm"], LEAF)

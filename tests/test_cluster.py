@@ -593,6 +593,7 @@ def listening() -> list[tuple[str, int]]:
     return [tuple(found.laddr) for found in connections if found.status == psutil.CONN_LISTEN]
 
 
+@pytest.mark.slow_cases("local")
 @pytest.mark.parametrize("kind", ["threads", "local"])
 @pytest.mark.parametrize("dashboard_address", [None, "127.0.0.1:0"])
 def test_scheduler_workers_and_dashboard_answer_their_owner_only(kind, dashboard_address):

@@ -48,6 +48,7 @@ def messages():
                 yield path.relative_to(PACKAGE), text
 
 
+@pytest.mark.slow
 def test_commands_in_messages_stand_in_backticks_and_are_those_of_daskfs():
     found = 0
     for path, text in messages():

@@ -407,6 +407,7 @@ def test_a_selectors_class_loads_no_kernels_and_no_dask():
     assert modules_after(f"import daskfs; {'; '.join(f'daskfs.{name}' for name in names)}") & SLOW_TO_LOAD == set()
 
 
+@pytest.mark.slow_cases("validate")
 @pytest.mark.parametrize("command", ["validate", "plan"])
 def test_a_pipeline_is_checked_and_planned_without_kernels_and_dask(command):
     pipeline = PACKAGE.parent / "pipelines" / "message.yaml"

@@ -62,6 +62,7 @@ def lonely(monkeypatch):
         yield client, cluster
 
 
+@pytest.mark.slow_cases("reduce", "chain", "keep")
 @pytest.mark.parametrize("way", WAYS)
 def test_work_without_a_worker_is_told_and_ends_with_an_error_that_says_how_to_go_on(lonely, way):
     client, _ = lonely

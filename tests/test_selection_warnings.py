@@ -39,6 +39,7 @@ def test_fewer_features_than_asked_for_are_warned_of():
         OrthogonalMatchingPursuit(7).fit(X, y)
 
 
+@pytest.mark.slow
 def test_fewer_features_are_no_warning_where_rows_held_out_may_choose_fewer():
     X, y = noise()
     y += X[:, 0]

@@ -119,6 +119,7 @@ def test_what_is_measured_and_judged(answered):
     json.dumps(record)
 
 
+@pytest.mark.slow
 def test_short_calls_are_repeated_and_preparing_is_not_measured(answered):
     prepared = Contender(sum, prepare=lambda data: (burn(0.2), data)[1])
     record = answered(job({"sum": prepared}), "sum")
@@ -126,6 +127,7 @@ def test_short_calls_are_repeated_and_preparing_is_not_measured(answered):
     assert record["cpu_s"] < 0.2
 
 
+@pytest.mark.slow
 def test_the_warm_up_has_its_own_data(answered):
     seen = []
     record = answered(job({"sum": Contender(lambda data: (seen.append(len(data)), sum(data))[1])}), "sum", 10, 3)
@@ -164,6 +166,7 @@ def lacks(data):
     import no_such_library  # noqa: F401
 
 
+@pytest.mark.slow_cases("contender0", "contender2")
 @pytest.mark.parametrize(
     ("contender", "status", "reason"),
     [

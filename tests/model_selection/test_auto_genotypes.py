@@ -51,15 +51,15 @@ def test_a_path_that_ends_before_the_chosen_number_is_noted(matrix, monkeypatch)
     assert any(f"only {n_selected} of {found.n_features_to_select_} features" in note for note in found.result_.notes)
 
 
-@pytest.mark.slow
-def test_fewer_values_are_compared_with_the_other_methods(matrix):
+def test_fewer_values_are_compared_with_the_other_methods(matrix, monkeypatch):
+    monkeypatch.setattr(auto, "default_sizes", lambda n_samples, n_features: [5])
     found = Auto(always_include=COVARIATES, random_state=0).fit_matrix(matrix)
     assert set(found.cv_results_["method"]) == {"message", "fgm", "online_substitution"}
 
 
-@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize(("n_classes", "is_compared"), [(2, True), (3, False)])
-def test_two_classes_are_messages_too(tmp_path, n_classes, is_compared):
+def test_two_classes_are_messages_too(tmp_path, monkeypatch, n_classes, is_compared):
+    monkeypatch.setattr(auto, "default_sizes", lambda n_samples, n_features: [5])
     classes = cohort(tmp_path, n_classes=n_classes)
     found = Auto(always_include=COVARIATES, loss="logistic", random_state=0).fit_matrix(classes)
     assert ("message" in set(found.cv_results_["method"])) == is_compared

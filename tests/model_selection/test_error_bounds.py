@@ -25,6 +25,7 @@ STABS = {  # cutoff 0.6, p = 100, B = 50, q = 1, ..., 10
 }
 
 
+@pytest.mark.slow_cases("r-concave")
 @pytest.mark.parametrize("assumption", STABS)
 def test_bounds_are_those_of_stabs(assumption):
     found = [expected_false_selections(0.6, q, 100, 50, assumption) for q in range(1, 11)]

@@ -53,6 +53,7 @@ def test_a_product_of_columns_is_noted_with_what_pairs_bring(seed):
     assert gains["pairs"][0] > gains["splines"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_method")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_curve_is_noted_with_what_splines_bring(seed):
@@ -82,6 +83,7 @@ def test_trees_of_several_classes_are_compared_too():
     assert gain > 2.0 * error
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_method")
 def test_the_selection_is_the_same_without_the_trees(monkeypatch):
     rng, X = columns(0)

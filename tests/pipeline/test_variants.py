@@ -140,6 +140,7 @@ def test_clumps_do_not_depend_on_the_tasks(tmp_path, monkeypatch, columns):
     pd.testing.assert_frame_equal(again, once, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_pictures_have_the_selected_variants_and_stay_small(tmp_path):
     cohort(tmp_path)
     _, result, _ = fitted(tmp_path, "height")

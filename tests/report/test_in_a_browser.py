@@ -138,7 +138,7 @@ def test_a_line_of_many_levels_opens(page):
     assert opened_height > 10 * closed
 
 
-@pytest.mark.slow_cases("dark")
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_it_too_light_and_dark(page, scheme):
     async def look(tab):
@@ -148,6 +148,7 @@ def test_a_phone_shows_it_too_light_and_dark(page, scheme):
     assert examined(page, look, width=400) == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 27)"}[scheme]
 
 
+@pytest.mark.slow
 def test_paper_shows_whole_tables_with_every_line_open(page):
     async def look(tab):
         await tab.ask("Emulation.setEmulatedMedia", media="print")

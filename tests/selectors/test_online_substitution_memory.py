@@ -90,6 +90,7 @@ class Interrupting:
         pass
 
 
+@pytest.mark.slow_cases("paper", "squared_hinge")
 @pytest.mark.parametrize("kind", KINDS, ids=kind_name)
 @pytest.mark.parametrize("after", [2, 9, 12])
 def test_an_interrupted_selection_ends_with_the_same_bits(stores, tmp_path, kind, after):

@@ -103,6 +103,7 @@ def written(kind, folder, **more):
     return path
 
 
+@pytest.mark.slow_cases("options1", "options2", "two.csv", "bom.csv")
 @pytest.mark.parametrize(
     "options", [{}, {"shuffle": False}, {"dtype": "float64", "memory_limit": "64KiB"}, {"codec": "lz4"}]
 )
@@ -255,6 +256,7 @@ def schema_of(columns):
     return {"columns": {"x0": {}, "y": {"role": "target"}, **columns}, "other_columns": "ignore"}
 
 
+@pytest.mark.slow_cases("inf", "1e300", "")
 @pytest.mark.parametrize("text", ["oops", "inf", "1e300", ""])
 @pytest.mark.parametrize("columns", [LEARNT, DECLARED], ids=["while learning", "while encoding"])
 @pytest.mark.parametrize("one_hot", ["dense", "sparse"])
