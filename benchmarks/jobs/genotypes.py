@@ -401,6 +401,43 @@ class Folds:
     fold: np.ndarray
 
 
+@dataclass
+class Products:
+    """Genotypes of training samples, and vectors that each hold a number for every one of them."""
+
+    matrix: Any
+    vectors: np.ndarray
+
+
+def with_vectors(folder: Path, seed: int, n_vectors: int, **case: Any) -> Products:
+    """Simulate a cohort, and draw as many vectors as there are phenotypes."""
+    matrix = genotypes_of(simulate(folder, seed, **case))
+    return Products(matrix, np.random.default_rng(seed).standard_normal((n_vectors, matrix.shape[0])))
+
+
+def by_codes(data: Products) -> np.ndarray:
+    """Return the products of the vectors with all columns, from the two-bit codes of variants."""
+    return data.matrix.column_products(slice(None), data.vectors)
+
+
+def by_blas(data: Products) -> np.ndarray:
+    """Return the same, of columns that are decoded to float32 in blocks; BLAS sums in float32."""
+    vectors, (n_rows, n_columns) = data.vectors.astype(np.float32), data.matrix.shape
+    block, out = np.empty((n_rows, 512), np.float32, order="F"), np.empty((len(vectors), n_columns), np.float32)
+    for first in range(0, n_columns, 512):
+        columns = slice(first, min(first + 512, n_columns))
+        values = data.matrix.read(slice(None), columns, block[:, : columns.stop - first])
+        np.matmul(vectors, values, out=out[:, columns])
+    return out
+
+
+def judge_products(data: Products, answer: np.ndarray) -> dict[str, float]:
+    """Compare a hundred variants with products in float64."""
+    some = np.arange(N_COVARIATES, answer.shape[1], max(1, answer.shape[1] // 100))
+    exact = data.vectors @ data.matrix.read(slice(None), some).astype(np.float64)
+    return {"largest error": float(np.abs(answer[:, some] - exact).max() / np.abs(exact).max())}
+
+
 def real_genotypes(folder: Path, seed: int, name: str, n_folds: int) -> Folds:
     """Return mice (HDL; whole cages in a fold) or maize (days to pollen). The mean replaces what is missing."""
     from benchmarks.genotypes_real import SETS
@@ -597,6 +634,24 @@ JOBS = [
             "Promised is the memory of the process, with a limit of 8 GiB, and what it reads."
         ),
         repeats=1,
+    ),
+    Job(
+        "genotype_products",
+        "Products of all variants with vectors",
+        with_vectors,
+        {"two-bit codes": Contender(by_codes)},
+        {"float32 and BLAS": Contender(by_blas)},
+        judge_products,
+        {
+            "smoke": [{"n_samples": 1000, "n_variants": 2000, "n_causal": 5, "n_vectors": 2}],
+            "small": [{"n_samples": 5000, "n_variants": 5000, "n_causal": 20, "n_vectors": 4}],
+            "full": [{"n_samples": 20_000, "n_variants": 20_000, "n_causal": 100, "n_vectors": n} for n in (1, 4, 16)],
+        },
+        about=(
+            "The product that a pass over a .bed file takes for each phenotype, for so many phenotypes at once: as "
+            "daskfs makes it from the codes, in float64, and by decoding blocks of 512 variants, in float32. The file "
+            "is in the system's cache. The error is a share of the largest product."
+        ),
     ),
     Job(
         "ld_blocks",
