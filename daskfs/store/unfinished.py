@@ -22,6 +22,8 @@ SUFFIX, REPLACED = ".unfinished", ".replaced"
 ROWS = "rows"
 """Subfolder for rows that are being reordered."""
 _CHECKS, _PAUSE_S = 4, 0.05
+_N_SYNCS = 8
+"""Files that are flushed to disk at a time: the file system then writes its journal once for several."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -77,10 +79,9 @@ class UnfinishedStore:
         StoreExistsError
             Something has appeared at the target.
         """
-        for parent, _, names in os.walk(self.folder):
-            for name in names:
-                _sync(Path(parent, name))
-            _sync(Path(parent))
+        with interrupts.Pool(_N_SYNCS, thread_name_prefix="daskfs-sync") as pool:
+            for done in [pool.submit(_sync, path) for path in (self.folder, *self.folder.rglob("*"))]:
+                interrupts.result_of(done)
         with interrupts.held():
             self._refuse_existing()
             self.folder.rename(self.target)

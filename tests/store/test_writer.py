@@ -314,3 +314,16 @@ def test_the_rest_of_another_host_is_not_touched(tmp_path):
     with refused(StoreExistsError, "store-exists", naming=["hand"]), StoreWriter(tmp_path / "s.zarr", 70, source={}):
         pass
     assert lock.exists()
+
+
+def test_all_files_are_on_disk_before_the_store_has_its_name(tmp_path, matrix, monkeypatch):
+    path, flushed = tmp_path / "s.zarr", set()
+
+    def flush(descriptor):
+        if not path.exists():
+            flushed.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr("os.fsync", flush)
+    with StoreWriter(path, 70, source={}) as writer:
+        write_rows(writer, matrix)
+    assert {written.stat().st_ino for written in path.rglob("*")} <= flushed
