@@ -213,8 +213,14 @@ def test_a_column_may_say_which_rows_are_for_testing(document, write):
     assert load_pipeline(write(document)).split.test == "late"
 
 
+@pytest.fixture(scope="module")
+def schema():
+    """The JSON schema of pipelines, which takes a tenth of a second."""
+    return json_schema("pipeline")
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_every_parameter_of_a_method_can_be_written_with_its_default_and_its_meaning(method):
+def test_every_parameter_of_a_method_can_be_written_with_its_default_and_its_meaning(schema, method):
     parameters = inspect.signature(find_method(method)).parameters
     objects = ("estimator", "memory_limit", "client", "schema", "verbose")
     in_python = {name: item.default for name, item in parameters.items() if name not in objects}
@@ -222,9 +228,7 @@ def test_every_parameter_of_a_method_can_be_written_with_its_default_and_its_mea
     in_yaml = {name: item.default for name, item in fields.items() if name not in ("method", "label")}
     assert in_yaml == in_python
     assert all(fields[name].description for name in in_yaml)
-    (model,) = [
-        item for item in json_schema("pipeline")["$defs"].values() if item.get("title") == section_of(method).__name__
-    ]
+    (model,) = [item for item in schema["$defs"].values() if item.get("title") == section_of(method).__name__]
     assert model["properties"]["method"]["const"] == method
     assert set(model["properties"]) == {*in_yaml, "method", "label"}
 
@@ -252,25 +256,25 @@ def test_what_a_method_cannot_be_told_has_its_place(document, write, select, mes
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_option_of_a_source_can_be_written(kind):
-    schema = json_schema("pipeline")["$defs"]
-    (model,) = [item for item in schema.values() if item.get("properties", {}).get("kind", {}).get("const") == kind]
+def test_every_option_of_a_source_can_be_written(schema, kind):
+    (model,) = [
+        item for item in schema["$defs"].values() if item.get("properties", {}).get("kind", {}).get("const") == kind
+    ]
     of_models = {"names", "unlabelled"}  # rows without a target are for a model that is applied, in some kinds alone
     assert set(model["properties"]) - {"kind", *of_models} == set(options_of(kind)) - of_models
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bad", ["select: 3", "cluster: {kind: loca}", "extra: 1", "version: '1'"])
-def test_the_json_schema_refuses_what_the_model_refuses(document, bad):
-    schema = json_schema("pipeline")
+def test_the_json_schema_refuses_what_the_model_refuses(schema, document, bad):
     jsonschema.validate(document, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**document, **parse_yaml(bad, "test")}, schema)
 
 
-def test_a_resolved_pipeline_keeps_to_its_json_schema(document, write):
+def test_a_resolved_pipeline_keeps_to_its_json_schema(schema, document, write):
     resolved = json.loads(json.dumps(load_pipeline(write(document)).to_document()))
-    jsonschema.validate(resolved, json_schema("pipeline"))
+    jsonschema.validate(resolved, schema)
     assert Pipeline.model_validate(resolved)
 
 
