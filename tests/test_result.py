@@ -204,6 +204,21 @@ def test_a_methods_own_columns_come_back_from_disk(tmp_path):
     assert "touches" not in SelectionResult.load(tmp_path).table
 
 
+def test_variants_may_have_names_that_spreadsheets_take_for_missing(result, tmp_path):
+    texts = {"selected": ["NA", "null"], "variant": ["None", "NA"], "chromosome": ["nan", "1"]}
+    clumps = pd.DataFrame(texts, dtype="str").assign(position=[1, 2], r2=[0.5, np.nan], marginal_p_value=[np.nan, 0.1])
+    again = SelectionResult.load(replace(result, clumps=clumps).save(tmp_path))
+    pd.testing.assert_frame_equal(again.clumps, clumps)
+
+
+def test_coefficients_change_the_target_or_the_log_odds_of_a_class(with_evidence):
+    assert with_evidence.unit == "<y>"
+    assert replace(with_evidence, evidence=None).unit == "the prediction"
+    assert replace(with_evidence, parameters={"loss": "logistic"}).unit == "log-odds"
+    of_classes = replace(with_evidence.evidence.test, labels=["no", "yes"])
+    assert replace(with_evidence, evidence=replace(with_evidence.evidence, test=of_classes)).unit == "log-odds"
+
+
 def test_a_result_saved_before_it_said_its_kinds_is_known_by_its_method(tmp_path):
     SelectionResult("fgm", selection_table([7], [1.5], [1.0]), 0.25, {}, n_samples=100, n_features=10).save(tmp_path)
     record = json.loads((tmp_path / "result.json").read_text())

@@ -152,6 +152,14 @@ def test_a_row_is_written_for_each_row_with_its_id_and_the_metrics_are_those_of_
         apply(model, folder / "t.csv", out)
 
 
+def test_ids_of_a_table_in_chunks_come_in_the_order_of_its_rows(table, tmp_path):
+    folder, frame = table
+    rows = pa.Table.from_pandas(frame, preserve_index=False)
+    apply(daskfs.load(folder / "run"), pa.concat_tables([rows[:7], rows[7:]]), tmp_path / "out.csv", kept=["code"])
+    found = pd.read_csv(tmp_path / "out.csv")
+    assert found[["id", "code"]].values.tolist() == frame[["id", "code"]].values.tolist()
+
+
 def test_what_a_file_lacks_has_more_of_or_nobody_has_seen_is_named(table, tmp_path):
     folder, frame = table
     model = daskfs.load(folder / "run")

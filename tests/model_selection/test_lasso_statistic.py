@@ -13,6 +13,7 @@ from daskfs.model_selection import lasso_statistic
 from daskfs.model_selection.knockoff_columns import KnockoffMatrix, column_blocks
 from daskfs.model_selection.lasso_statistic import Fold, FoldSums, LassoSizes, responses_of
 from daskfs.model_selection.second_order import law_of
+from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.selectors.shared.run import Run
 from tests.refusals import refused
 
@@ -111,3 +112,16 @@ def test_a_limit_that_is_too_small_is_refused_and_another_statistic_is_not():
         selector.plan(2000, 600, "float32", 80_000_000)
     plan = Knockoffs(OnlineSubstitution(10), statistic="coefficient").plan(2000, 600, "float32", 80_000_000)
     assert plan.task_nbytes <= 80_000_000
+
+
+def test_columns_that_have_room_are_read_as_often_as_planned(monkeypatch):
+    matrix, read, n_read = columns_and_knockoffs(), KnockoffMatrix.read, []
+
+    def counted(self, *given):
+        n_read.append(len((found := read(self, *given)).ravel()))
+        return found
+
+    monkeypatch.setattr(KnockoffMatrix, "read", counted)
+    sizes_of(matrix)
+    plan = LassoSizes()._plan(DataShape.of(matrix), Limits())
+    assert sum(n_read) == plan.n_passes * np.prod(matrix.shape)

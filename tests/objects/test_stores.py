@@ -177,14 +177,16 @@ def test_a_tile_of_another_store_is_told(server):
 
 
 def test_a_store_without_a_manifest_is_unfinished_by_name(server):
-    made("s3://bucket/x.zarr")
+    store = made("s3://bucket/x.zarr")
     manifest = server.objects.pop("bucket/x.zarr/manifest.json")
+    assert not store.exists()
     with refused(StoreFormatError, "store-format", naming=["manifest.json"]):
         daskfs.open_store("s3://bucket/x.zarr")
     server.put("bucket/x.zarr/writer.lock", b"{}")
     with refused(StoreFormatError, "store-format", naming=["unfinished"]):
         daskfs.open_store("s3://bucket/x.zarr")
     server.objects["bucket/x.zarr/manifest.json"] = manifest
+    assert store.exists()
     daskfs.open_store("s3://bucket/x.zarr")
 
 

@@ -149,6 +149,13 @@ def test_a_limit_that_is_too_small_is_refused_with_what_would_fit():
     OnlineSubstitution(fits, block_columns=64).plan(100_000, 5000, "float32", 70 << 20)
 
 
+@pytest.mark.parametrize(("options", "may_come_back"), [({"loss": "logistic"}, True), ({}, False)], ids=str)
+def test_columns_that_a_batch_replaces_are_kept_where_it_may_be_undone(options, may_come_back):
+    plan = OnlineSubstitution(100, block_columns=64, **options).plan(2_000_000, 1_000, "float32", None)
+    kept = plan.client.terms.get("columns that may come back")
+    assert kept == (64 * 2_000_000 * 4 if may_come_back else None)
+
+
 def test_the_block_never_dominates():
     selector = OnlineSubstitution(100)
     selector.loss_ = "squared"

@@ -210,6 +210,12 @@ def test_indices_up_to_2_63_are_ids(write):
         next(source.row_blocks(10))
 
 
+@pytest.mark.parametrize(("n_columns", "in_a_row"), [(3, 3), (500, 100)])
+def test_entries_are_estimated_from_the_first_rows(write, n_columns, in_a_row):
+    line = b"1 " + b" ".join(b"%d:1" % k for k in range(n_columns)) + b"\n"
+    assert LibsvmSource(write(line * 20)).estimate_entries() == 20 * in_a_row
+
+
 def test_ids_are_read_once(write, monkeypatch):
     source = LibsvmSource(write(TEXT), feature_ids=True)
     monkeypatch.setattr(LibsvmSource, "survey", property(lambda self: pytest.fail("it was read beforehand")))
