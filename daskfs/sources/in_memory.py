@@ -6,19 +6,34 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.errors import DataError
+
 INFER = "judge"
 """The value of `schema` that requests inference for numeric columns too, and replaces missing values."""
 _NUMBERS = "buifc"
 
 
 def is_table(X: Any) -> bool:
-    """Return whether X is a data frame of pandas, polars or Dask, or an Arrow table."""
-    return hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+    """Return whether X is a data frame of pandas, polars or Dask, or an Arrow table; a single column is not."""
+    return not _is_column(X) and (hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes")))
+
+
+def _is_column(X: Any) -> bool:
+    """Return whether X has one dimension: a series of pandas, polars or Dask, or an array."""
+    return len(getattr(X, "shape", (0, 0))) == 1
 
 
 def read_once(X: Any) -> Any:
-    """Return X, or a table with the content of an Arrow stream: such a stream can be read only once."""
-    if not hasattr(X, "__arrow_c_stream__") or hasattr(X, "columns"):
+    """Return X, or a table with the content of an Arrow stream: such a stream can be read only once.
+
+    Raises
+    ------
+    DataError
+        X is a Dask series; others are refused when they are checked.
+    """
+    if _is_column(X) and hasattr(X, "columns"):
+        raise DataError("expected a data frame, found one column", "X", "X.to_frame()")
+    if not is_table(X) or hasattr(X, "columns"):
         return X
     import pyarrow as pa
 

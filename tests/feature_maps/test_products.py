@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -266,6 +267,21 @@ def test_what_a_process_has_made_stays_there():
     again = pickle.loads(pickle.dumps(products))
     assert again._every is None
     assert largest(again, v, 9) == found
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_a_task_on_dense_products_takes_the_memory_of_its_plan(n_classes):
+    X, weight, v = make(0, n_classes, n_samples=40, n_features=200)
+    products = Polynomial().over(ArrayMatrix(X), moments_of(X, weight, n_classes=n_classes))
+    largest(products, v, 9)  # loads and compiles
+    products = pickle.loads(pickle.dumps(products))
+    tracemalloc.start()
+    try:
+        largest(products, v, 9)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= sum(products.sizes.terms.values()) <= 1.4 * peak
 
 
 @pytest.mark.parametrize("n_entries", [None, 3 * 10**6])

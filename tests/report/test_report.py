@@ -165,11 +165,16 @@ def test_a_report_is_written_again_from_the_folder(tmp_path):
     checked(page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
-def test_several_runs_stand_side_by_side(tmp_path):
+@pytest.fixture
+def two_runs(tmp_path):
     make_result().save(tmp_path / "first")
     make_result([2, 1]).save(tmp_path / "second")
-    page = write_report([tmp_path / "first", tmp_path / "second"])
+    return [tmp_path / "first", tmp_path / "second"]
+
+
+@pytest.mark.slow
+def test_several_runs_stand_side_by_side(two_runs, tmp_path):
+    page = write_report(two_runs)
     assert page == tmp_path / "comparison.html"
     text = page.read_text(encoding="utf-8")
     assert "first and second" in text
@@ -177,19 +182,17 @@ def test_several_runs_stand_side_by_side(tmp_path):
     assert ranks, "a feature that both selected comes first, with its rank in each"
 
 
-@pytest.mark.slow
-def test_runs_are_compared_by_what_they_have_in_common_on_the_page_and_as_json(tmp_path):
-    make_result().save(tmp_path / "first")
-    make_result([2, 1]).save(tmp_path / "second")
-    runs = [tmp_path / "first", tmp_path / "second"]
-    told = report_as_json(runs)
+def test_runs_are_compared_by_what_they_have_in_common_as_json(two_runs):
+    told = report_as_json(two_runs)
     assert told["jaccard"] == {"first": {"first": 1.0, "second": 1 / 3}, "second": {"first": 1 / 3, "second": 1.0}}
     assert told["results"]["second"]["selected"][1]["name"] == "größe"
     assert json.loads(json.dumps(told)) == told
-    assert (
-        '<tr><td>first</td><td class="number">1.00</td><td class="number">0.33</td></tr>'
-        in write_report(runs).read_text()
-    )
+
+
+@pytest.mark.slow
+def test_runs_are_compared_by_what_they_have_in_common_on_the_page(two_runs):
+    line = '<tr><td>first</td><td class="number">1.00</td><td class="number">0.33</td></tr>'
+    assert line in write_report(two_runs).read_text()
 
 
 @pytest.mark.slow

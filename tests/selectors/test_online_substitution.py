@@ -374,6 +374,15 @@ def test_rows_that_ran_out_are_said_and_constant_columns_are_not_blamed():
     assert any("too few rows: 50 features" in note for note in notes)
 
 
+def test_why_columns_were_refused_depends_on_the_rule():
+    X, y, _ = design(0)
+    explained, paper = (
+        " ".join(OnlineSubstitution(8, rule=rule).fit(X, y).result_.notes) for rule in ("exchange", "os")
+    )
+    assert "explain them" in explained
+    assert "explain them" not in paper
+
+
 def test_constant_columns_are_blamed_where_they_are_the_cause():
     X, y, _ = design(0, p=20)
     X[:, 5:] = 1.0

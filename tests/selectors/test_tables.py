@@ -303,6 +303,17 @@ def test_a_path_is_no_data(path):
         OnlineSubstitution(1).fit(path, [0.0, 1.0])
 
 
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: dd.from_pandas(x, npartitions=2)], ids=["pandas", "dask"])
+@pytest.mark.parametrize("values", [np.arange(9.0), list("abcdefghi")], ids=["numbers", "texts"])
+def test_one_column_is_not_a_table(make, values, tmp_path):
+    column, y = make(pd.Series(values, name="a")), np.arange(9.0)
+    with pytest.raises(ValueError, match=r"2-dimensional|could not convert|data frame"):  # scikit-learn's or ours
+        FGM(1).fit(column, y)
+    with pytest.raises(DataError) as fault:
+        ingest(column, tmp_path / "x.zarr", y=y)
+    assert fault.value.where == "X"
+
+
 def test_a_stream_of_record_batches_is_fitted_as_its_table():
     rng = np.random.default_rng(0)
     table = pa.table({name: rng.standard_normal(60) for name in "abc"})
