@@ -13,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.base import Matrix
+
+DataError = errors.DataError.about("target")
 
 MOST_GUESSED = 20
 """Largest number of distinct whole values taken as classes."""
@@ -90,10 +93,19 @@ def kind_of(y: np.ndarray) -> TargetKind:
 
 
 def kind_of_target(matrix: Matrix) -> TargetKind:
-    """Return the kind of a matrix's target: as declared, or inferred from its values."""
+    """Return the kind of a matrix's target: as declared, or inferred from its values.
+
+    Raises
+    ------
+    DataError
+        There are several targets.
+    """
     y = matrix.read_target(slice(None))
-    if y is None or y.ndim != 1:
+    if y is None:
         return PLAIN_NUMBERS
+    if y.ndim != 1:
+        found = ", ".join(matrix.target_names) or f"shape {y.shape}"
+        raise DataError(f"expected one target, found {found}", "y", "ingest with one column as target= or y=")
     if matrix.target_classes is None:
         return kind_of(y)
     return TargetKind(len(np.unique(y)), is_declared=True)

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 import daskfs
 from daskfs.baselines import IHT, FullData, Grafting, L1Liblinear
-from daskfs.errors import ConfigError
+from daskfs.errors import ConfigError, DataError
 from daskfs.losses import TargetKind
 from daskfs.matrix.target import MOST_DOUBTED, MOST_GUESSED, ROWS_FOR_EACH, kind_of
 from daskfs.methods import METHODS, find_method
@@ -214,3 +214,10 @@ def test_a_selector_that_was_pickled_before_there_was_an_auto_still_predicts(X, 
     again = daskfs.Message.__new__(daskfs.Message)
     again.__setstate__(state)
     np.testing.assert_array_equal(again.predict(X), selector.predict(X))
+
+
+@pytest.mark.parametrize("y", [None, np.arange(18.0).reshape(9, 2)], ids=["none", "two"])
+def test_a_store_without_a_target_or_with_several_is_refused(y, tmp_path):
+    store = daskfs.ingest(np.arange(18.0).reshape(9, 2), tmp_path / "x.zarr", y=y)
+    with refused(DataError, "target", at="y", naming=store.target_names):
+        daskfs.FGM(1).fit(store)
