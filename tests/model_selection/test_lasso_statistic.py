@@ -115,7 +115,7 @@ def test_a_limit_that_is_too_small_is_refused_and_another_statistic_is_not():
 
 
 def test_columns_that_have_room_are_read_as_often_as_planned(monkeypatch):
-    matrix, read, n_read = columns_and_knockoffs(), KnockoffMatrix.read, []
+    matrix, read, n_read = columns_and_knockoffs(60, 5, 2), KnockoffMatrix.read, []
 
     def counted(self, *given):
         n_read.append(len((found := read(self, *given)).ravel()))
