@@ -51,6 +51,8 @@ AGAIN_S = 10.0
 """Contenders that take less are measured a second time, and the second time counts."""
 SAMPLING_S = 0.1
 """Between two looks at the memory of all processes."""
+PATIENCE = 4
+"""A contender that waits, or shares the machine with other work, may take so many times its CPU seconds."""
 Case = dict[str, Any]
 """Keyword arguments of a job's `data`."""
 Record = dict[str, Any]
@@ -113,7 +115,7 @@ class Job:
     repeats : int
         By default.
     timeout_s : float
-        Of a process.
+        CPU seconds, for each of `threads`, after which a contender is stopped; on the clock, `PATIENCE` times as many.
     """
 
     name: str
@@ -211,7 +213,7 @@ def in_own_process(job: Job, name: str, contender: Contender, data: Path, warm_u
     try:
         return run_child(job, request, python)
     except subprocess.TimeoutExpired:
-        return {"status": "failed", "reason": f"not done after {job.timeout_s:g} s"}
+        return {"status": "failed", "reason": f"not done after {job.timeout_s:g} s of CPU time"}
     except RuntimeError as error:
         return {"status": "failed", "reason": str(error)[-300:]}
 
@@ -224,12 +226,12 @@ def run_child(job: Job, request: dict[str, Any], python: str) -> Record:
         environment = {**os.environ, **dict.fromkeys(THREADS, str(job.threads)), "TMPDIR": scratch}
         environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
         command = [python, "-c", "from benchmarks.harness import child; child()", json.dumps(request)]
-        peak, deadline = 0, time.monotonic() + job.timeout_s
+        peak, deadline = 0, time.monotonic() + PATIENCE * job.timeout_s
         with log.open("wb") as out, subprocess.Popen(command, env=environment, cwd=ROOT, stdout=out, stderr=out) as run:
             while run.poll() is None:
                 if marker.exists():
                     peak = max(peak, tree_nbytes(run.pid))
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or cpu_s_of(tree(run.pid)) > job.threads * job.timeout_s:
                     end_tree(run.pid)
                     raise subprocess.TimeoutExpired(command, job.timeout_s)
                 time.sleep(SAMPLING_S)
@@ -269,8 +271,13 @@ def tree_nbytes(pid: int) -> int:
 def tree_cpu_s() -> float:
     """Return the CPU seconds of this process, of what it started and of what these started."""
     own = os.times()
-    total = time.process_time() + own.children_user + own.children_system
-    for process in tree(os.getpid())[1:]:
+    return time.process_time() + own.children_user + own.children_system + cpu_s_of(tree(os.getpid())[1:])
+
+
+def cpu_s_of(processes: list[psutil.Process]) -> float:
+    """Return the CPU seconds of processes, and of what they started that has ended."""
+    total = 0.0
+    for process in processes:
         with suppress(psutil.Error):
             total += sum(process.cpu_times()[:4])
     return total

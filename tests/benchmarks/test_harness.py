@@ -203,6 +203,17 @@ def test_a_child_that_dies_or_hangs_is_a_record(monkeypatch, tmp_path):
         assert reason in record["reason"]
 
 
+def test_a_child_that_works_too_long_is_stopped_by_its_cpu_time(monkeypatch, tmp_path):
+    works = tmp_path / "python"
+    works.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    works.chmod(0o755)
+    monkeypatch.setenv("DASKFS_OTHER", str(works))
+    monkeypatch.setattr(harness, "PATIENCE", 10**6)
+    record = harness.in_own_process(job(timeout_s=0.3), "it", Contender(sum, python="DASKFS_OTHER"), tmp_path, None)
+    assert record["status"] == "failed"
+    assert "CPU time" in record["reason"]
+
+
 def test_the_warm_up_is_the_most_similar_case():
     cases = [{"loss": "squared", "n": 10}, {"loss": "logistic", "n": 10}]
     two = Job("a", "A", sum, {}, {}, sum, {"smoke": cases})
