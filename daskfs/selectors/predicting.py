@@ -47,11 +47,14 @@ class FittedColumns(NamedTuple):
         Raises
         ------
         DataError
-            The columns differ from those of the fit.
+            X is no matrix, or its columns differ from those of the fit.
         """
         if (encoder := self.encoder_for(X)) is not None:
             return lazily_encoded(encoder, X, columns, np.array(encoder.feature_names, dtype=object)[columns])
         if not hasattr(X, "columns"):
+            if X.ndim != 2:
+                remedy = "X.reshape(1, -1) for one row, X.reshape(-1, 1) for one column"
+                raise DataError(f"expected two dimensions, found {X.ndim}", "X", remedy)
             check_width(X.shape[1], self.n_features_in)
             return X[:, columns]
         found = [str(name) for name in X.columns]

@@ -73,6 +73,9 @@ def test_lazy_input_of_another_width_is_refused(problem):
     selector = Message(n_subsets=3).fit(*problem)
     with refused(DataError, "shapes", naming=["19", "20"]):
         selector.predict(da.zeros((10, 19)))
+    with refused(DataError, "shapes", naming=["two dimensions", "1"]):
+        selector.predict(da.zeros(20))
+    assert selector.predict(da.zeros(20).reshape(1, -1)).compute().shape == (1,)
 
 
 def test_lazy_input_that_cannot_be_fitted_is_refused(problem):
