@@ -159,7 +159,7 @@ class LassoSizes:
         task.refuse_over(limits.task_nbytes, what, 'set statistic="coefficient"')
         of_columns = f"{m:,} of {shape.n_features:,}" if n_looks else f"{m:,}"
         return SelectorPlan(
-            n_tasks=FOLDS * (1 + 3 * n_looks),
+            n_tasks=FOLDS * (2 + 3 * n_looks if n_looks else 1),
             n_passes=1 + (2 + 2 * n_looks if n_looks else 0),
             read_nbytes=shape.nbytes * (1 + 3 * n_looks),
             task=task,
