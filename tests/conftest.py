@@ -73,9 +73,16 @@ SECOND_HALF = re.compile("online|substitution|fgm|mission|async|engine|mkl|lsa|s
 
 
 def _half(item: pytest.Item) -> int:
-    """Return where a test stands. Two workers begin in the two halves: what one compiles, the other rarely needs."""
-    name = item.nodeid.lower()
-    return 2 if SECOND_HALF.search(name) else 0 if FIRST_HALF.search(name) else 1
+    """Return where a test stands. Two workers begin in the two halves: what one compiles, the other rarely needs.
+
+    The name of the file decides, or else that of the test and its parameters.
+    """
+    for name in (item.nodeid.partition("::")[0], item.nodeid):
+        if SECOND_HALF.search(name.lower()):
+            return 2
+        if FIRST_HALF.search(name.lower()):
+            return 0
+    return 1
 
 
 def _keep_touched(config: pytest.Config, items: list[pytest.Item], changed: set[Path]) -> None:
