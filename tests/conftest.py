@@ -110,7 +110,14 @@ def _not_flushed() -> Iterator[None]:
         yield
 
 
-DRAWN = {"report", "documentation", "benchmarks", "dashboard", "test_variants.py"}
+DRAWN = {
+    "report",
+    "documentation",
+    "benchmarks",
+    "dashboard",
+    "test_variants.py",
+    "test_async_online_substitution_pipeline.py",
+}
 """Folders and files whose tests look at figures. Elsewhere reports have none: a figure takes a tenth of a second."""
 
 
