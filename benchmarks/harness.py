@@ -213,7 +213,8 @@ def in_own_process(job: Job, name: str, contender: Contender, data: Path, warm_u
     try:
         return run_child(job, request, python)
     except subprocess.TimeoutExpired:
-        return {"status": "failed", "reason": f"not done after {job.timeout_s:g} s of CPU time"}
+        limit = f"{job.timeout_s:g} s of CPU time, or {PATIENCE * job.timeout_s:g} s on the clock"
+        return {"status": "failed", "reason": f"not done after {limit}"}
     except RuntimeError as error:
         return {"status": "failed", "reason": str(error)[-300:]}
 

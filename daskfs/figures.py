@@ -82,6 +82,7 @@ class Figure:
 
         inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
         look = {"svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9.0}
+        look |= {"figure.autolayout": False, "figure.constrained_layout.use": False}  # of users: laid out here
         settings: Any = dict.fromkeys(inked, INK) | look
         with mpl.rc_context({**settings, "svg.hashsalt": "daskfs"}), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph", UserWarning)  # browsers have more glyphs than matplotlib's font

@@ -401,40 +401,34 @@ class Folds:
     fold: np.ndarray
 
 
-@dataclass
-class Products:
-    """Genotypes of training samples, and vectors that each hold a number for every one of them."""
-
-    matrix: Any
-    vectors: np.ndarray
-
-
-def with_vectors(folder: Path, seed: int, n_vectors: int, **case: Any) -> Products:
-    """Simulate a cohort, and draw as many vectors as there are phenotypes."""
+def with_vectors(folder: Path, seed: int, n_vectors: int, **case: Any) -> tuple[Any, np.ndarray]:
+    """Simulate a cohort; return its training samples as a matrix, and a vector over them for each phenotype."""
     matrix = genotypes_of(simulate(folder, seed, **case))
-    return Products(matrix, np.random.default_rng(seed).standard_normal((n_vectors, matrix.shape[0])))
+    return matrix, np.random.default_rng(seed).standard_normal((n_vectors, matrix.shape[0]))
 
 
-def by_codes(data: Products) -> np.ndarray:
+def by_codes(data: tuple[Any, np.ndarray]) -> np.ndarray:
     """Return the products of the vectors with all columns, from the two-bit codes of variants."""
-    return data.matrix.column_products(slice(None), data.vectors)
+    matrix, vectors = data
+    return matrix.column_products(slice(None), vectors)
 
 
-def by_blas(data: Products) -> np.ndarray:
+def by_blas(data: tuple[Any, np.ndarray]) -> np.ndarray:
     """Return the same, of columns that are decoded to float32 in blocks; BLAS sums in float32."""
-    vectors, (n_rows, n_columns) = data.vectors.astype(np.float32), data.matrix.shape
+    matrix, vectors = data[0], data[1].astype(np.float32)
+    n_rows, n_columns = matrix.shape
     block, out = np.empty((n_rows, 512), np.float32, order="F"), np.empty((len(vectors), n_columns), np.float32)
     for first in range(0, n_columns, 512):
         columns = slice(first, min(first + 512, n_columns))
-        values = data.matrix.read(slice(None), columns, block[:, : columns.stop - first])
+        values = matrix.read(slice(None), columns, block[:, : columns.stop - first])
         np.matmul(vectors, values, out=out[:, columns])
     return out
 
 
-def judge_products(data: Products, answer: np.ndarray) -> dict[str, float]:
+def judge_products(data: tuple[Any, np.ndarray], answer: np.ndarray) -> dict[str, float]:
     """Compare a hundred variants with products in float64."""
     some = np.arange(N_COVARIATES, answer.shape[1], max(1, answer.shape[1] // 100))
-    exact = data.vectors @ data.matrix.read(slice(None), some).astype(np.float64)
+    exact = data[1] @ data[0].read(slice(None), some).astype(np.float64)
     return {"largest error": float(np.abs(answer[:, some] - exact).max() / np.abs(exact).max())}
 
 

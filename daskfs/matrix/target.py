@@ -21,6 +21,8 @@ DataError = errors.DataError.about("target")
 
 MOST_GUESSED = 20
 """Largest number of distinct whole values taken as classes."""
+MOST_NAMED = 5
+"""Largest number of targets that a message names."""
 LARGEST_LABEL = 2.0**53
 """Beyond, every number that a float64 holds is whole, so it says nothing about what the number stands for."""
 MOST_DOUBTED = 100
@@ -104,8 +106,10 @@ def kind_of_target(matrix: Matrix) -> TargetKind:
     if y is None:
         return PLAIN_NUMBERS
     if y.ndim != 1:
-        found = ", ".join(matrix.target_names) or f"shape {y.shape}"
-        raise DataError(f"expected one target, found {found}", "y", "ingest with one column as target= or y=")
+        names = ", ".join([*matrix.target_names[:MOST_NAMED], *["..."] * (y.shape[1] > MOST_NAMED)])
+        raise DataError(
+            f"expected one target, found {y.shape[1]:,}: {names}", "y", "ingest with one column as target= or y="
+        )
     if matrix.target_classes is None:
         return kind_of(y)
     return TargetKind(len(np.unique(y)), is_declared=True)

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,11 @@ class UnfinishedStore:
         StoreExistsError
             Something has appeared at the target.
         """
+        paths = (Path(parent, name) for parent, _, names in os.walk(self.folder) for name in ("", *names))
         with interrupts.Pool(_N_SYNCS, thread_name_prefix="daskfs-sync") as pool:
-            for done in [pool.submit(_sync, path) for path in (self.folder, *self.folder.rglob("*"))]:
-                interrupts.result_of(done)
+            while some := [pool.submit(_sync, path) for path in islice(paths, 1024)]:  # there may be millions
+                for done in some:
+                    interrupts.result_of(done)
         with interrupts.held():
             self._refuse_existing()
             self.folder.rename(self.target)
