@@ -216,7 +216,9 @@ def test_a_selector_that_was_pickled_before_there_was_an_auto_still_predicts(X, 
     np.testing.assert_array_equal(again.predict(X), selector.predict(X))
 
 
-@pytest.mark.parametrize("y", [None, np.arange(18.0).reshape(9, 2), np.arange(8100.0).reshape(9, 900)], ids=["none", "two", "many"])
+@pytest.mark.parametrize(
+    "y", [None, np.arange(18.0).reshape(9, 2), np.arange(8100.0).reshape(9, 900)], ids=["none", "two", "many"]
+)
 def test_a_store_without_a_target_or_with_several_is_refused(y, tmp_path):
     store = daskfs.ingest(np.arange(18.0).reshape(9, 2), tmp_path / "x.zarr", y=y)
     with refused(DataError, "target", at="y", naming=store.target_names[:5]) as fault:
