@@ -75,7 +75,7 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
         {"baselines", "fgm", "group_lasso", "substitution"},
         {"glm", "sketch"},
         {"lasso"},
-        {"blocks"},
+        {"blocks", "genotypes"},
         {"linear"},
     ],
     "baselines": [{"lasso", "columns", "linear", "thresholding"}],

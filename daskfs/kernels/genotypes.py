@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
+from daskfs.kernels.linear.gram_tiles import TILE, add_tiles
 
 MISSING_CODE = 1
 """Codes: 0 two copies of the first allele, 1 missing, 2 one copy of each, 3 two copies of the second allele."""
 _TILE = 64  # variants; a cache line of each, so that what is read stays in the L1 cache
 _PIECE = 1 << 12  # bytes of a variant: 2^14 samples, whose counts fit in the fields of a word
 _FIELD = 20
+_SPAN = 520  # bytes of a variant that are decoded at a time; not a power of two, so that columns do not compete
 
 
 def _counts_in_bytes() -> np.ndarray:
@@ -103,6 +105,65 @@ def _add_totals(codes, v0, v1, v2, v3, out):  # type: ignore[no-untyped-def]
     out[1] += total1
     out[2] += total2
     out[3] += total3
+
+
+def _copies_of_bytes() -> np.ndarray:
+    """Return, for each byte, the copies of the first allele of its four samples; 0 for a missing genotype."""
+    codes = (np.arange(256)[:, None] >> 2 * np.arange(4)) & 3
+    return np.array([2.0, 0.0, 1.0, 0.0])[codes]
+
+
+COPIES_OF_BYTES = _copies_of_bytes()
+
+
+@kernel
+def products(packed, of_bytes, vectors, copies, missing):  # type: ignore[no-untyped-def]
+    """Add the products of variants with several vectors: of copies of the first allele, and of missing genotypes.
+
+    A few variants are decoded at a time, for all vectors; they stay in the cache.
+
+    Parameters
+    ----------
+    packed : ndarray of shape (n_variants, n_bytes), uint8
+    of_bytes : ndarray of shape (256, 4), float64
+        `COPIES_OF_BYTES`.
+    vectors : ndarray of shape (n_padded, 4 * n_bytes), float64
+        `n_padded` is a multiple of `TILE`.
+    copies, missing : ndarray of shape (>= n_variants, n_padded), float64
+        Incremented: sums of the vectors times the copies, and over the samples whose genotype is missing. The number of
+        rows is a multiple of `TILE`.
+    """
+    n_bytes = packed.shape[1]
+    width = min(_SPAN, n_bytes)
+    decoded, band = np.zeros((TILE, 4 * width)), np.empty((vectors.shape[0], 4 * width))
+    for start in range(0, n_bytes, width):
+        stop = min(start + width, n_bytes)
+        band[:, : 4 * (stop - start)] = vectors[:, 4 * start : 4 * stop]
+        band[:, 4 * (stop - start) :] = 0.0
+        for j in range(0, packed.shape[0], TILE):
+            if is_stopped():
+                break
+            for q in range(min(TILE, packed.shape[0] - j)):
+                _decode_copies(packed[j + q, start:stop], of_bytes, band, decoded[q], missing[j + q])
+            add_tiles(decoded, 0, band, 0, vectors.shape[0], 0.0, copies[j : j + TILE])
+
+
+@inner_loop
+def _decode_copies(codes, of_bytes, band, copies, missing):  # type: ignore[no-untyped-def]
+    """Decode a span of one variant, and add to its sums over missing genotypes, which are few."""
+    some_missing = 0
+    for b in range(codes.shape[0]):
+        byte = codes[b]
+        some_missing |= byte & ~(byte >> 1)
+        first, second, third, fourth = of_bytes[byte, 0], of_bytes[byte, 1], of_bytes[byte, 2], of_bytes[byte, 3]
+        copies[4 * b], copies[4 * b + 1], copies[4 * b + 2], copies[4 * b + 3] = first, second, third, fourth
+    if some_missing & 0x55:
+        for b in range(codes.shape[0]):
+            if codes[b] & ~(codes[b] >> 1) & 0x55:
+                for place in range(4):
+                    if (codes[b] >> 2 * place) & 3 == MISSING_CODE:
+                        for k in range(missing.shape[0]):
+                            missing[k] += band[k, 4 * b + place]
 
 
 @kernel

@@ -231,8 +231,8 @@ class Matrix(ABC):
         Parameters
         ----------
         columns : slice
-        weight : ndarray of shape (n_samples,), float64
-            Not negative.
+        weight : ndarray of shape (n_samples,) or (n_weights, n_samples), float64
+            Not negative. With several, the moments have the shape (n_weights, n_columns).
         """
         return None
 

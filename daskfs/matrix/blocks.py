@@ -173,7 +173,10 @@ class ColumnStatistics:
 
 
 class Moments(NamedTuple):
-    """Weighted moments of some columns, over the rows of positive weight; all of shape (n_columns,), float64."""
+    """Weighted moments of some columns, over the rows of positive weight: float64 of shape (n_columns,).
+
+    With several weights, the shape is (n_weights, n_columns).
+    """
 
     mean: np.ndarray
     std: np.ndarray

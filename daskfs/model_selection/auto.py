@@ -54,6 +54,7 @@ from daskfs.losses import TargetKind, find_loss
 from daskfs.methods import find_method
 from daskfs.model_selection.base import NamesOfMade
 from daskfs.model_selection.comparing import (
+    ON_ALL_ROWS,
     Compared,
     Contender,
     Lassos,
@@ -387,7 +388,7 @@ class Auto(SelectsSize, IncludesColumns):
         sizes = by_size(places)
         wanted = [best] if self.goal == "prediction" else fewest(sizes, best, n_features)
         for attempt, taken in enumerate(wanted):
-            fitted = taken.of.fit(rows.within(f"all-{attempt}"), taken.k)
+            fitted = taken.of.fit(rows.within(ON_ALL_ROWS.format(attempt)), taken.k)
             if fitted.support_.sum() < n_features:  # a Lasso's size is a mean over folds, so it may select all columns
                 break
         self._take(fitted)

@@ -38,6 +38,8 @@ from daskfs.selectors.shared.zeros import share_of_zeros
 SCALINGS = ("unit", "none")
 """Scalings for columns that are mostly zeros, such as words and categories; others are only scaled to unit variance."""
 MOSTLY = 0.5
+ON_ALL_ROWS = "all-{}"
+"""Names of the runs of the fits on all rows."""
 FEW_ROWS, MOST_REPEATS = 1_000, 5
 """With fewer rows, folds are drawn repeatedly, up to a total of this number, because results vary between draws."""
 
@@ -63,9 +65,9 @@ class Contender:
         """Return the plan of its fits in all folds and on all rows."""
         return plan_sizes(self.recipe, shape, limits, self.sizes, n_folds)
 
-    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
-        """Evaluate its selections on the folds."""
-        return [Compared(self.recipe, size_curve(run, self.recipe, self.sizes, folds, metric))]
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str, also: Sequence[Run] = ()) -> list[Compared]:
+        """Evaluate its selections on the folds; see `daskfs.selectors.shared.samples.on_samples` for `also`."""
+        return [Compared(self.recipe, size_curve(run, self.recipe, self.sizes, folds, metric, also))]
 
     def keeps(self, shape: DataShape, limits: Limits) -> bool:
         """Return whether its fits stay within the limits."""
@@ -135,11 +137,12 @@ class Compared:
 
 
 def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], metric: str) -> list[Compared]:
-    """Evaluate all contenders on the folds."""
+    """Evaluate all contenders on the folds; the only one is going to be fitted on all rows, and prepares for it."""
+    also = [run.within(ON_ALL_ROWS.format(0))] if len(contenders) == 1 else []
     return [
         compared
         for one in contenders
-        for compared in one.evaluated(run.within(one.name.replace(" ", "-")), folds, metric)
+        for compared in one.evaluated(run.within(one.name.replace(" ", "-")), folds, metric, also)
     ]
 
 
@@ -150,7 +153,7 @@ class Lassos(Contender):
         """Return the plan of its fits in all folds and on all rows."""
         return plan_samples(self.recipe, shape, limits, n_folds + 1, f"Lassos in each of {n_folds} folds")
 
-    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str, also: Sequence[Run] = ()) -> list[Compared]:
         """Evaluate the penalties that are on the paths of all folds; sizes are means over the folds."""
         penalties = shares(*run.matrix.shape)
         results = on_samples(run, "fold", score_on_fold, self.recipe, folds, lassos, metric, penalties)
@@ -173,7 +176,7 @@ class Ridges(Contender):
         read = plan.read_nbytes + shape.nbytes  # for the proportion of zeros
         return replace(plan, n_tasks=plan.n_tasks + 1, n_passes=plan.n_passes + 1, read_nbytes=read)
 
-    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str, also: Sequence[Run] = ()) -> list[Compared]:
         """Evaluate ridges of all strengths, with each scaling of the columns."""
         (share,) = run.map("zeros", share_of_zeros, [slice(None)])
         scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]

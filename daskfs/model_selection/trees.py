@@ -60,7 +60,7 @@ class Trees(Contender):
         task.refuse_over(limits.task_nbytes, "trees of a sample of rows take", "allow more memory")
         return SelectorPlan(N_FOLDS, 2 * N_FOLDS, 2 * N_FOLDS * shape.nbytes, task, Budget(), "trees of sampled rows")
 
-    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str, also: Sequence[Run] = ()) -> list[Compared]:
         """Evaluate the trees on the first folds."""
         scores, weight = scores_of(on_samples(run, "fold", score_on_fold, self.recipe, sampled(folds), trees, metric))
         size = np.array([min(run.matrix.shape[1], MOST_COLUMNS)])

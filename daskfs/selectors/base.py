@@ -444,6 +444,20 @@ class BaseSelector(
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
+    fits_in_step = 1
+    """Number of fits like this one, on rows of one matrix, that are prepared together, see `select_in_step`."""
+
+    def select_in_step(self, run: Run, runs: Sequence[Run]) -> None:
+        """Compute together what fits like this one need on several runs, if they can share passes over the matrix.
+
+        Parameters
+        ----------
+        run : Run
+            Over the matrix of which the others have some rows.
+        runs : sequence of Run
+            Take the results, see `Run.put`.
+        """
+
     @property
     def is_nested(self) -> bool:
         """Whether one fit contains the selections of fewer features (see `fit_path`), with these parameters.

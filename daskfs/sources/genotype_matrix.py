@@ -16,6 +16,7 @@ from daskfs import errors, interrupts
 from daskfs.errors import did_you_mean
 from daskfs.files import Location
 from daskfs.kernels.genotypes import (
+    COPIES_OF_BYTES,
     COUNTS_IN_BYTES,
     MISSING_CODE,
     MISSING_DOSAGE,
@@ -25,7 +26,9 @@ from daskfs.kernels.genotypes import (
     decode_columns,
     decode_columns_of,
     decode_dosages,
+    products,
 )
+from daskfs.kernels.linear.gram_tiles import TILE
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Moments, Rows
 from daskfs.matrix.names import Names, distinct
@@ -302,7 +305,8 @@ class GenotypeMatrix(Matrix):
     sets : sequence of Genotypes
         Their variants are concatenated.
     values : ndarray of shape (n_variants, 4)
-        Value of each code of a variant; its dtype becomes the dtype of the matrix.
+        Value of each code of a variant, linear in the copies of an allele, and any for a missing genotype; its dtype
+        becomes the dtype of the matrix.
     samples : ndarray of shape (n_samples,), int64
         The samples that become rows, ascending, by their numbers in the files.
     y : ndarray of shape (n_samples,)
@@ -404,14 +408,25 @@ class GenotypeMatrix(Matrix):
             one.decode(packed, among, values[part], out[:, part])
 
     def column_products(self, columns: slice, vectors: np.ndarray) -> np.ndarray:
-        """Return ``vectors @ X[:, columns]``, of two-bit codes without decoding them."""
-        found = [np.einsum("jl,kjl->kj", values, totals) for values, totals in self._totals(columns, vectors)]
+        """Return ``vectors @ X[:, columns]``: of one vector from two-bit codes, else with each decoded once for all."""
+        if len(vectors) == 1:
+            found = [np.einsum("jl,kjl->kj", values, totals) for values, totals in self._totals(columns, vectors)]
+            return np.concatenate(found, axis=1)
+        by_sample = np.zeros((-(-len(vectors) // TILE) * TILE, GENOTYPES_IN_BYTE * self._n_bytes))
+        by_sample[: len(vectors), self._samples] = vectors
+        found = [vectors @ self._covariates[:, columns]]
+        for one, packed, values in self._pieces(columns):
+            if one.are_whole:
+                found.append(_products(packed, values, by_sample)[: len(vectors)])
+            else:
+                found.append(vectors @ self._decoded(one, packed, values).T)
         return np.concatenate(found, axis=1)
 
     def column_moments(self, columns: slice, weight: np.ndarray) -> Moments:
         """Return the moments of columns, of two-bit codes without decoding them."""
-        found = [_moments(values, totals[0]) for values, totals in self._totals(columns, weight[None])]
-        return Moments(*(np.concatenate(part) for part in zip(*found, strict=True)))
+        found = [_moments(values, totals) for values, totals in self._totals(columns, np.atleast_2d(weight))]
+        every = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+        return Moments(*(part.reshape(*weight.shape[:-1], -1) for part in every))
 
     def _totals(self, columns: slice, vectors: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield values of consecutive columns, and the totals of the vectors over the rows that have a value.
@@ -421,26 +436,40 @@ class GenotypeMatrix(Matrix):
         """
         covariates = self._covariates[:, columns].T
         yield covariates, np.broadcast_to(vectors[:, None], (len(vectors), *covariates.shape))
-        first, last, _ = columns.indices(self.shape[1])
-        by_place = np.zeros((len(vectors), GENOTYPES_IN_BYTE, -(-self._sets[0].n_samples // GENOTYPES_IN_BYTE)))
+        by_place = np.zeros((len(vectors), GENOTYPES_IN_BYTE, self._n_bytes))
         by_place[:, self._samples % GENOTYPES_IN_BYTE, self._samples // GENOTYPES_IN_BYTE] = vectors
-        n_bytes, column = by_place.shape[2], self._covariates.shape[1]
+        for one, packed, values in self._pieces(columns):
+            if one.are_whole:
+                totals = np.empty((len(vectors), *values.shape))
+                for vector, found in zip(by_place, totals, strict=True):
+                    code_totals(packed, vector, found)
+                yield values, totals
+            else:
+                dosages = self._decoded(one, packed, values)
+                yield dosages, np.broadcast_to(vectors[:, None], (len(vectors), *dosages.shape))
+
+    def _decoded(self, one: Genotypes, packed: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return the dosages of variants, of shape (n_variants, n_samples)."""
+        dosages = np.empty((len(values), len(self._samples)), self.dtype)
+        one.decode(packed, self._samples, values, dosages.T)
+        return dosages
+
+    @property
+    def _n_bytes(self) -> int:
+        """Bytes of a variant with two bits per genotype."""
+        return -(-self._sets[0].n_samples // GENOTYPES_IN_BYTE)
+
+    def _pieces(self, columns: slice) -> Iterator[tuple[Genotypes, np.ndarray, np.ndarray]]:
+        """Yield the genotypes of consecutive variants, packed, and the values of their codes."""
+        first, last, _ = columns.indices(self.shape[1])
+        n_given = column = self._covariates.shape[1]
         for one in self._sets:
             start, stop = max(first - column, 0), min(last - column, one.n_variants)
-            of_codes = self._values[column - self._covariates.shape[1] :]
+            of_codes = self._values[column - n_given :]
             column += one.n_variants
             for begin, end in pairwise(one.bounds(start, stop, PIECE_NBYTES)) if start < stop else ():
                 interrupts.check()
-                packed, values = one.read(begin, end, 0, n_bytes), of_codes[begin:end]
-                if one.are_whole:
-                    totals = np.empty((len(vectors), *values.shape))
-                    for vector, found in zip(by_place, totals, strict=True):
-                        code_totals(packed, vector, found)
-                    yield values, totals
-                    continue
-                dosages = np.empty((end - begin, len(self._samples)), self.dtype)
-                one.decode(packed, self._samples, values, dosages.T)
-                yield dosages, np.broadcast_to(vectors[:, None], (len(vectors), *dosages.shape))
+                yield one, one.read(begin, end, 0, self._n_bytes), of_codes[begin:end]
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
         """Return y[rows]."""
@@ -504,13 +533,23 @@ class GenotypeMatrix(Matrix):
         return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
 
 
+def _products(packed: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Return the products of variants with vectors over all samples of the files; values are linear in the copies."""
+    shape = (-(-len(packed) // TILE) * TILE, len(vectors))
+    copies, missing = np.zeros(shape), np.zeros(shape)
+    products(packed, COPIES_OF_BYTES, vectors, copies, missing)
+    none, slope = values[:, 3].astype(np.float64), 0.5 * (values[:, 0].astype(np.float64) - values[:, 3])
+    of_copies, of_missing = copies[: len(packed)].T, missing[: len(packed)].T
+    return none * vectors.sum(axis=1, keepdims=True) + slope * of_copies + (values[:, MISSING_CODE] - none) * of_missing
+
+
 def _moments(values: np.ndarray, weight: np.ndarray) -> Moments:
-    """Return the moments of columns from values and their weights, both of shape (n_columns, n_values)."""
-    values, is_there = values.astype(np.float64), weight > 0.0
-    least, most = (of(values, axis=1, where=is_there, initial=at) for of, at in ((np.min, np.inf), (np.max, -np.inf)))
-    share = weight / weight.sum(axis=1, keepdims=True)
-    mean = (share * values).sum(axis=1)
-    std = np.sqrt((share * (values - mean[:, None]) ** 2).sum(axis=1))
+    """Return the moments of columns from their values, of shape (n_columns, n_values), and each of several weights."""
+    values, is_there = np.broadcast_to(values.astype(np.float64), weight.shape), weight > 0.0
+    least, most = (of(values, axis=-1, where=is_there, initial=at) for of, at in ((np.min, np.inf), (np.max, -np.inf)))
+    share = weight / weight.sum(axis=-1, keepdims=True)
+    mean = (share * values).sum(axis=-1)
+    std = np.sqrt((share * (values - mean[..., None]) ** 2).sum(axis=-1))
     return Moments(mean, np.where(least < most, std, 0.0), least, most)
 
 

@@ -14,6 +14,7 @@ from daskfs.kernels.lasso.path import lasso_path
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Moments
 from daskfs.selectors.message import screened
+from daskfs.selectors.message.in_step import in_step
 from daskfs.selectors.message.screened import Near, Point, StandardisedColumns, _may_enter, screened_path
 from daskfs.sources.genotype_matrix import GenotypeMatrix
 from tests.genotype_files import N, P, cohort
@@ -30,6 +31,10 @@ def in_memory(matrix):
     return ArrayMatrix(matrix.read(slice(None)), matrix.target, feature_names=list(matrix.names))
 
 
+def alone(computation):
+    return in_step([computation])[0]
+
+
 def both_paths(matrix, y=None, weight=None, free=(0, 1), column_weight=None, most_near=P, **options):
     """Return the path over near columns, and that of the block of all columns."""
     y = np.asarray(matrix.read_target() if y is None else y)
@@ -37,7 +42,7 @@ def both_paths(matrix, y=None, weight=None, free=(0, 1), column_weight=None, mos
     options = {"penalty": float(np.log(len(y))), "free": np.array(free, np.int64), "patience": 20} | options
     options |= {"max_features": 60, "column_weight": column_weight}
     expected = lasso_path(matrix.read(slice(None)), y, weight, **options)
-    return screened_path(matrix, y, weight, most_near=most_near, **options), expected
+    return alone(screened_path(matrix, y, weight, most_near=most_near, **options)), expected
 
 
 def assert_same_path(found, expected):
@@ -84,13 +89,15 @@ def test_a_column_joins_that_exceeds_the_penalty_only_between_two_passes():
     tempting = 0.65 * (z[:, 1] + z[:, 2]) + np.sqrt(1.0 - 2.0 * 0.65**2) * z[:, 3]
     X, y = np.column_stack([z[:, :3], tempting]), z[:, :4] @ [1.5, 1.0, 1.0, -0.5]
     every = StandardisedColumns(WithProducts(X, y), y, np.ones(200))
+    alone(every.standardise())
     m, near = every.moments, np.arange(3)
     near = Near(near, near, every.gram(near, near))
     of_near = m._replace(mean=m.mean[:3], scale=m.scale[:3], cross=m.cross[:3])
     path, _ = lasso_path_from_gram(of_near, near.features, near.gram, penalty=0.0, patience=None, lowest=0.5)
     nothing = np.empty(0)
     start = Point(1.5, nothing.astype(np.int64), nothing, m.cross)
-    end = Point(path.lambdas[-1], path.entered, path.coef[-1], every.derivatives(path.entered, path.coef[-1]))
+    derivatives = alone(every.derivatives(path.entered, path.coef[-1]))
+    end = Point(path.lambdas[-1], path.entered, path.coef[-1], derivatives)
     assert abs(start.derivatives[3]) < start.lam
     assert abs(end.derivatives[3]) < end.lam
     assert end.lam == pytest.approx(0.5)
@@ -105,7 +112,8 @@ class WithProducts(ArrayMatrix):
 
     def column_moments(self, columns, weight):
         X = self.read(slice(None), columns)
-        return Moments(X.mean(axis=0), X.std(axis=0), X.min(axis=0), X.max(axis=0))
+        every = X.mean(axis=0), X.std(axis=0), X.min(axis=0), X.max(axis=0)
+        return Moments(*(np.broadcast_to(part, (len(weight), len(part))) for part in every))
 
 
 def test_a_path_with_too_many_knots_follows_the_grid(matrix, monkeypatch):
@@ -128,7 +136,8 @@ def test_only_columns_near_the_path_are_decoded_and_passes_are_few(matrix, monke
 
     monkeypatch.setattr(GenotypeMatrix, "read", counted)
     monkeypatch.setattr(GenotypeMatrix, "column_products", passed)
-    path = screened_path(matrix, matrix.target, np.ones(N), free=np.arange(2), most_near=P, penalty=6.0, patience=10)
+    options = {"free": np.arange(2), "most_near": P, "penalty": 6.0, "patience": 10}
+    path = alone(screened_path(matrix, matrix.target, np.ones(N), **options))
     assert len(path.entered) <= len(asked) < P // 2
     assert sum(passes) < 25
 

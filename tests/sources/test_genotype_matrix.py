@@ -67,6 +67,30 @@ def test_it_reads_what_the_blocks_of_the_source_hold(tmp_path, missing, monkeypa
         assert matrix.labels("iid").tolist() == [f"s{i}" for i in matrix.source_rows]
 
 
+@pytest.mark.parametrize("missing_ratio", [0.0, 0.001, 0.2])
+@pytest.mark.parametrize("which", [0, 1])
+def test_products_and_moments_are_those_of_the_values(tmp_path, which, missing_ratio):
+    """Of spans of 2,080 samples: the last is shorter."""
+    rng, (dosages, y) = np.random.default_rng(0), some(missing_ratio, n=4_401)
+    for kind, source in zip((PlinkSource, VcfZarrSource), sources(tmp_path, (dosages, y)), strict=True):
+        options = {"phenotypes": tmp_path / "set.pheno", "target": "height", "missing": "mean"}
+        matrix = kind(source.place, allele=kind.allele_choices[which], **options).as_matrix()
+        X = matrix.read(slice(None)).astype(np.float64)
+        for n_vectors in (1, 2, 4, 5):
+            vectors = rng.standard_normal((n_vectors, len(X)))
+            for columns in (slice(None), slice(3, 97), slice(7, 7)):
+                found = matrix.column_products(columns, vectors)
+                np.testing.assert_allclose(found, vectors @ X[:, columns], atol=1e-10)
+        weights = rng.integers(0, 3, (3, len(X))).astype(np.float64)
+        found = matrix.column_moments(slice(3, 97), weights)
+        for k, weight in enumerate(weights):
+            alone, share = matrix.column_moments(slice(3, 97), weight), weight / weight.sum()
+            for several, one in zip(found, alone, strict=True):
+                np.testing.assert_array_equal(several[k], one)
+            np.testing.assert_allclose(alone.mean, share @ X[:, 3:97], rtol=1e-12)
+            np.testing.assert_allclose(alone.std, np.sqrt(share @ (X[:, 3:97] - alone.mean) ** 2), rtol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("missing_ratio", [0.0, 0.01])
 def test_a_selection_without_a_store_is_that_of_a_store(tmp_path, missing_ratio):

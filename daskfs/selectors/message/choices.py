@@ -54,6 +54,8 @@ class SelectionSettings:
     """Columns, or groups if `groups` is given, that are in every model and are not candidates; ascending."""
     most_near: int = 0
     """If not 0: only the columns that come near a subset's path are decoded, at most this many."""
+    n_in_step: int = 1
+    """How many of these paths share passes over the codes, at most."""
 
     @property
     def record(self) -> Loss:

@@ -28,9 +28,17 @@ class SubsetPasses:
         """The settings for tasks that are given their columns."""
         return replace(self.settings, groups=None, always=())
 
+    def groups(self) -> list[SubsetGroup]:
+        """Return the groups of subsets that tasks select on."""
+        return self._groups(range(self.subsets.n_subsets), self.subsets.select_nbytes)
+
+    def has_selected(self, group: SubsetGroup) -> bool:
+        """Return whether the choices of a group are known from a checkpoint."""
+        return self.run.load(f"select-{group.name}", Choices) is not None
+
     def select(self) -> Choices:
         """Step 2: select on every subset."""
-        groups = self._groups(range(self.subsets.n_subsets), self.subsets.select_nbytes)
+        groups = self.groups()
         settings = self.settings if self.settings.groups is None else self.run.keep(self.settings)  # sent once
         return Choices.joined(self.run.map("select", select_on_block, groups, settings, record=Choices))
 

@@ -15,7 +15,7 @@ from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.group_lasso.path import default_max_columns, group_path_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
-from daskfs.kernels.lasso.path import default_max_features, gram_capacity, path_nbytes
+from daskfs.kernels.lasso.path import default_max_features, gram_capacity, knot_capacity, path_nbytes
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
@@ -39,6 +39,7 @@ EXPECTED_COLUMNS = 20  # selected columns assumed in the plan
 EXPECTED_PASSES = 16  # of a path whose columns are screened
 LEAST_NEAR = 2048  # columns near such a path, if memory allows
 LEAST_MODEL = 64  # columns of its largest model if memory is short and the loss is not squared
+IN_STEP_NBYTES = 2 << 30  # of paths that share passes, if there is no limit
 
 
 def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
@@ -140,6 +141,8 @@ class Subsets:
     partition: str = "random"
     n_entries: int | None = None
     """Number of entries of the largest subset, if subsets are read as sparse entries."""
+    n_fits: int = 1
+    """Number of fits on rows of one matrix that share passes over the codes if columns are screened."""
 
     @property
     def n_subsets(self) -> int:
@@ -177,8 +180,18 @@ class Subsets:
         while True:
             found = replace(self, settings=replace(self.settings, most_near=min(most, self.data.n_features)))
             if limits.task_nbytes is None or most <= least or found.select_nbytes(1) <= limits.task_nbytes:
-                return found
+                return found._in_step(limits)
             most = max(least, most * 3 // 4)
+
+    def _in_step(self, limits: Limits) -> Subsets:
+        """Return these subsets with as many paths in step as there are, or as memory allows."""
+        found, most = self, limits.task_nbytes or IN_STEP_NBYTES
+        for n_in_step in range(2, self.n_fits * self.n_subsets * self.n_paths + 1):
+            more = replace(self, settings=replace(self.settings, n_in_step=n_in_step))
+            if more.select_nbytes(self.n_subsets) > most:
+                break
+            found = more
+        return found
 
     def _with_models_that_fit(self, limits: Limits) -> Subsets:
         """Return these subsets with models that are small enough for the path and the refit of all their rows."""
@@ -222,18 +235,20 @@ class Subsets:
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
 
     def _screen(self, n_subsets: int) -> Budget:
-        """Return the memory of a task that follows the paths of some subsets over near columns, one at a time."""
+        """Return the memory of a task that follows the paths of some subsets over near columns, some in step."""
         n_rows, n_stored, near = self.n_rows, self.data.n_stored or self.data.n_samples, self.settings.most_near
-        task, n_gram_rows = Budget(), gram_capacity(near, self._most_features)
-        task.add("target and weights", n_subsets * n_rows * 24)
-        task.add("vectors over the rows", 8 * (8 + 6 * self.n_always) * n_rows + 32 * n_stored)
-        task.add("moments and derivatives of all columns", 24 * 8 * self.data.n_features)
+        task, n_gram_rows, n_in_step = Budget(), gram_capacity(near, self._most_features), self.settings.n_in_step
+        task.add("target and weights", (n_subsets + n_in_step - 1) * n_rows * 24)
+        task.add("vectors over the rows", n_in_step * (8 * (8 + 6 * self.n_always) * n_rows + 32 * n_stored))
+        task.add("moments and derivatives of all columns", n_in_step * 24 * 8 * self.data.n_features)
         task.add("decoded columns", n_rows * (8 * NEW_ROWS + (8 + self.data.itemsize) * PIECE_COLUMNS))
-        task.add("correlations of the near columns", 2 * 8 * n_gram_rows * near)
+        task.add("correlations of the near columns", (1 + n_in_step) * 8 * n_gram_rows * near)
         if not self.settings.record.is_quadratic:
-            task.add("predictions and curvatures", reweighted_nbytes(n_rows, self.data.n_features, self.n_always))
+            one = reweighted_nbytes(n_rows, self.data.n_features, self.n_always)
+            task.add("predictions and curvatures", n_in_step * one)
         path = path_nbytes(0, near, self.settings.n_lambdas, self._most_features)
-        return task.add("its path", path).add("tiles", self.data.tiles_nbytes)
+        others = (n_in_step - 1) * 9 * knot_capacity(self._most_features) * (self._most_features + 16)
+        return task.add("its path", path).add("paths in step", others).add("tiles", self.data.tiles_nbytes)
 
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the bytes of `select`."""
@@ -244,6 +259,12 @@ class Subsets:
         """Number of columns that are in every model."""
         always, groups = self.settings.always, self.settings.groups
         return len(always) if groups is None else int(groups.sizes[list(always)].sum())
+
+    @property
+    def n_paths(self) -> int:
+        """Number of paths of each subset: of several classes, one for each against the others."""
+        n_classes = len(self.settings.classes) or self.data.n_classes
+        return max(1, n_classes) if self.settings.record.has_classes else 1
 
     @property
     def most_columns(self) -> int:
@@ -408,12 +429,12 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     per_task = max(last - first for first, last in tasks)
     n_passes, how = 1, f"{per_task} per task; one pass over all columns"
     if subsets.settings.most_near:  # two bits per value
-        record, n_classes = find_loss(loss), len(subsets.settings.classes) or subsets.data.n_classes
-        n_paths = (1 if record.is_quadratic else EXPECTED_ROUNDS) * (max(1, n_classes) if record.has_classes else 1)
-        n_passes = n_paths * EXPECTED_PASSES
-        read_nbytes = n_subsets * n_passes * -(-n_stored * n_features // 4)
-        n_near = subsets.settings.most_near
-        how = f"about {n_passes} passes over the codes for each, at most {n_near:,} columns near the path decoded"
+        n_paths = subsets.n_paths * (1 if find_loss(loss).is_quadratic else EXPECTED_ROUNDS)
+        n_near, n_in_step = subsets.settings.most_near, subsets.settings.n_in_step
+        n_passes = -(-n_subsets * n_paths * EXPECTED_PASSES // n_in_step)
+        read_nbytes = n_passes * -(-n_stored * n_features // 4)
+        of = f", which {n_in_step} paths share" if n_in_step > 1 else ""
+        how = f"about {n_passes} passes over the codes{of}, at most {n_near:,} columns near a path decoded"
     again = "the selected ones again where a subset's path did not visit them"
     if not find_loss(loss).is_quadratic:
         again = "two over the selected ones, or three if weak features are voted on again"

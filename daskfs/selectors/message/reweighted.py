@@ -30,6 +30,7 @@ from daskfs.kernels.lasso.result import LassoPath
 from daskfs.kernels.losses import derivatives, one_sided_intercept, saturated_values
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.selectors.message.in_step import Steps, Weights
 from daskfs.selectors.message.screened import PIECE_COLUMNS, screened_path
 
 CHANGE = 0.25
@@ -65,8 +66,8 @@ def reweighted_path(
     column_weight: np.ndarray | None = None,
     change: float = CHANGE,
     **options: Any,
-) -> LassoPath:
-    """Follow the Lasso path of all columns of a matrix, of which few are decoded.
+) -> Steps[LassoPath]:
+    """Follow the Lasso path of all columns of a matrix, of which few are decoded, in step with others.
 
     Parameters
     ----------
@@ -94,16 +95,16 @@ def reweighted_path(
     options |= {"free": free, "max_features": max_features}
     problem, at = new_problem(record, threshold, y, weight), new_predictions(len(y))
     if one_sided_intercept(record.code, y, total) is not None:
-        return screened_path(matrix, y, weight, **options)._replace(loss=loss, fit_is="deviance", gram=None)
-    found = matrix.column_moments(slice(None), weight)
-    assert found is not None  # `plan.Subsets.can_screen`
+        path = yield from screened_path(matrix, y, weight, **options)
+        return path._replace(loss=loss, fit_is="deviance", gram=None)
+    found = yield Weights(matrix, weight)
     unit = found.std if column_weight is None else found.std / column_weight
     at.z[:] = _fit_of_free(matrix, y, weight, free, loss, problem.threshold)
     around = _approximation(problem, at, weight)
     at_start, l1, n_parameters, largest = around.weight.sum(), 0.0, 1.0 + len(free), math.inf
     for number in range(MOST_ROUNDS):
         noise = float(estimate_dispersion(problem, at, total, n_parameters)) if sigma2 is None else sigma2
-        path = screened_path(matrix, around.target, around.weight, unit=unit, sigma2=noise, **options)
+        path = yield from screened_path(matrix, around.target, around.weight, unit=unit, sigma2=noise, **options)
         path = _of_loss(path, unit, total, noise, around.more)._replace(loss=loss, threshold=problem.threshold)
         if path.best < 0:
             return path

@@ -36,6 +36,7 @@ from daskfs.kernels.lasso.steps import GRID_ENDED, TOO_MANY_GRAM_ROWS
 from daskfs.kernels.linear.moments import Moments, first_moments, weighed
 from daskfs.kernels.substitution.products import combine, cross_products
 from daskfs.matrix.base import Matrix
+from daskfs.selectors.message.in_step import Products, Steps, Weights
 
 STEP = 0.85
 """Ratio of λ between two passes."""
@@ -52,44 +53,43 @@ PIECE_COLUMNS = 64
 class StandardisedColumns:
     """Standardised columns of a matrix: their moments, products with vectors and with each other."""
 
+    moments: Moments
+
     def __init__(
-        self,
-        matrix: Matrix,
-        y: np.ndarray,
-        weight: np.ndarray,
-        column_weight: np.ndarray | None = None,
-        unit: np.ndarray | None = None,
+        self, matrix: Matrix, y: np.ndarray, weight: np.ndarray, column_weight: np.ndarray | None = None
     ) -> None:
-        self._matrix, self.column_weight = matrix, column_weight
-        total, y_mean, y_variance = first_moments(y, weight, np.flatnonzero(weight > 0.0))
-        self._share = weight / total
-        found = matrix.column_moments(slice(None), weight)
-        assert found is not None  # `plan.Subsets.can_screen`
+        self._matrix, self._weight, self.column_weight = matrix, weight, column_weight
+        self._total, self._y_mean, self._y_variance = first_moments(y, weight, np.flatnonzero(weight > 0.0))
+        self._share = weight / self._total
+        self._target = self._share * (y - self._y_mean)
+
+    def standardise(self, unit: np.ndarray | None = None) -> Steps[None]:
+        """Set the moments, and the products of the columns with the target, in two passes."""
+        found = yield Weights(self._matrix, self._weight)
         bad = np.flatnonzero(~np.isfinite(found.std))
         if len(bad):
-            raise matrix.bad_column(int(bad[0]))
-        self.moments = Moments(total, y_mean, y_variance, found.mean, found.std, found.std)
-        self._target = self._share * (y - y_mean)
+            raise self._matrix.bad_column(int(bad[0]))
+        self.moments = Moments(self._total, self._y_mean, self._y_variance, found.mean, found.std, found.std)
         if unit is not None:
             length = np.divide(found.std, unit, out=np.zeros(len(unit)), where=unit > 0.0)
             self.column_weight = np.where(length > 0.0, length / length.max(initial=0.0), 1.0)
-        self.moments = weighed(self.moments._replace(cross=self._products(self._target)), self.column_weight)
+        cross = yield from self._products(self._target)
+        self.moments = weighed(self.moments._replace(cross=cross), self.column_weight)
 
-    def _products(self, vector: np.ndarray) -> np.ndarray:
+    def _products(self, vector: np.ndarray) -> Steps[np.ndarray]:
         """Return the products of all standardised columns with a vector, 0 for constant columns."""
-        products = self._matrix.column_products(slice(None), vector[None])
-        assert products is not None
-        centred, scale = products[0] - vector.sum() * self.moments.mean, self.moments.scale
+        products = yield Products(self._matrix, vector)
+        centred, scale = products - vector.sum() * self.moments.mean, self.moments.scale
         return np.divide(centred, scale, out=np.zeros(len(scale)), where=scale > 0.0)
 
-    def derivatives(self, columns: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    def derivatives(self, columns: np.ndarray, coef: np.ndarray) -> Steps[np.ndarray]:
         """Return the products of all columns with the residual, in one pass."""
         residual, fit = self._target.copy(), np.empty(len(self._target))
         for start in range(0, len(columns), PIECE_COLUMNS):
             piece = slice(start, start + PIECE_COLUMNS)
             combine(self._read(columns[piece]), coef[piece], 0.0, fit)
             residual -= self._share * fit
-        return self._products(residual)
+        return (yield from self._products(residual))
 
     def gram(self, features: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the correlations of features with columns, float64 of shape (n_features, n_columns)."""
@@ -169,8 +169,8 @@ def screened_path(
     max_features: int | None = None,
     max_cached: int = 64,
     **options: Any,
-) -> LassoPath:
-    """Follow the Lasso path of all columns of a matrix, of which few are decoded.
+) -> Steps[LassoPath]:
+    """Follow the Lasso path of all columns of a matrix, of which few are decoded, in step with others.
 
     Parameters
     ----------
@@ -185,7 +185,8 @@ def screened_path(
     free, column_weight, max_features, max_cached, **options
         See `daskfs.kernels.lasso.path.lasso_path`, whose path this is.
     """
-    every = StandardisedColumns(matrix, y, weight, column_weight, unit)
+    every = StandardisedColumns(matrix, y, weight, column_weight)
+    yield from every.standardise(unit)
     m, column_weight, n_features = every.moments, every.column_weight, matrix.shape[1]
     if max_features is None:
         max_features = min(default_max_features(m.total, n_features, screened=True) + len(free), n_features)
@@ -226,7 +227,7 @@ def screened_path(
     path, near = follow(near, np.inf)  # the columns without a penalty
     if not len(path.lambdas):
         return path
-    derivatives = every.derivatives(path.entered, path.coef[-1]) if len(free) else m.cross
+    derivatives = (yield from every.derivatives(path.entered, path.coef[-1])) if len(free) else m.cross
     is_open = m.scale > 0.0
     is_open[free] = False
     size = np.where(is_open, np.abs(derivatives), 0.0)
@@ -247,7 +248,7 @@ def screened_path(
             return path._replace(stop=STOPS[TOO_MANY_GRAM_ROWS])
         kept = np.concatenate([free, path.entered, np.flatnonzero(size > limit)])
         near = near.among(every, np.unique(kept))
-        path, near, end = _certain(every, follow, near, at, target, is_open, most_near)
+        path, near, end = yield from _certain(every, follow, near, at, target, is_open, most_near)
         if end is None:
             target = 0.5 * (target + at.lam)
             path, near = follow(near, at.lam)
@@ -265,7 +266,7 @@ def _certain(
     lowest: float,
     is_open: np.ndarray,
     most_near: int,
-) -> tuple[LassoPath, Near, Point | None]:
+) -> Steps[tuple[LassoPath, Near, Point | None]]:
     """Follow the path from a point on until it is certain; return its end too, or None if too many columns are near."""
     end = at
     while True:
@@ -274,7 +275,8 @@ def _certain(
         if lam >= at.lam:
             return path, near, at
         if end.lam != lam or not np.array_equal(end.columns, path.entered) or not np.array_equal(end.coef, coef):
-            end = Point(lam, path.entered, coef, every.derivatives(path.entered, coef))
+            derivatives = yield from every.derivatives(path.entered, coef)
+            end = Point(lam, path.entered, coef, derivatives)
         joined = np.flatnonzero(_may_enter(path, near, at, end, is_open))
         if not len(joined):
             return path, near, end

@@ -70,7 +70,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -104,6 +107,7 @@ from daskfs.selectors.message.plan import (
     promised_entries,
     why_n_subsets,
 )
+from daskfs.selectors.message.tasks import Together, select_together
 from daskfs.selectors.message.units import Columns, Groups
 from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
@@ -359,7 +363,7 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
             groups=units.of_path,
             always=units.on_path(is_always),
         )
-        return Subsets(shape, settings, self.partition)
+        return Subsets(shape, settings, self.partition, n_fits=self.fits_in_step)
 
     @property
     def _least_subsets(self) -> int:
@@ -426,13 +430,36 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
         self._take(run)
         self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
 
-    def _take(self, run: Run) -> None:
-        """Run steps 1 to 7 together with the subsets of earlier calls."""
-        notes: list[str] = []
+    def select_in_step(self, run: Run, runs: Sequence[Run]) -> None:
+        """Follow the paths of several runs in step, if only columns that come near them are decoded."""
+        waiting = []
+        for own in runs:
+            one = copy(self)
+            one._seen = _Seen()
+            passes, _, _ = one._prepared(own, [])
+            if passes.settings.n_in_step < 2:
+                return
+            waiting += [(own, passes.settings, group) for group in passes.groups() if not passes.has_selected(group)]
+        n_paths = sum(len(group.parts) for *_, group in waiting) * passes.subsets.n_paths
+        n_parts = max(-(-n_paths // passes.settings.n_in_step), min(run.limits.n_threads, len(waiting)))
+        cuts = np.linspace(0, len(waiting), min(n_parts, len(waiting)) + 1).astype(int)
+        parts = [Together(tuple(one[1:] for one in waiting[first:last])) for first, last in pairwise(cuts)]
+        found = chain.from_iterable(run.map("select", select_together, parts))
+        for (own, _, group), choices in zip(waiting, found, strict=True):
+            own.put(f"select-{group.name}", choices)
+
+    def _prepared(self, run: Run, notes: list[str]) -> tuple[SubsetPasses, Columns, np.ndarray]:
+        """Return the passes over the subsets of a run, what is voted on, and what is always included."""
         units = _units(run.matrix.shape[1], self._groups_of(run.matrix))
         is_always = self._always(units, replace(run.shape, names=run.matrix.names))
         rows, subsets = self._partition(run.matrix, run.limits, units, is_always, notes)
-        passes = SubsetPasses(run.over(rows), subsets)
+        return SubsetPasses(run.over(rows), subsets), units, is_always
+
+    def _take(self, run: Run) -> None:
+        """Run steps 1 to 7 together with the subsets of earlier calls."""
+        notes: list[str] = []
+        passes, units, is_always = self._prepared(run, notes)
+        rows, subsets = passes.run.matrix, passes.subsets
         part = Part(rows, subsets, passes.select())
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
         n_subsets = sum(part.subsets.n_subsets for part, _ in parts)

@@ -5,7 +5,6 @@ Workers import this file, so it is light: numpy and the kernels, and scikit-lear
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -57,10 +56,13 @@ def choose(
     if not settings.record.is_quadratic:
         X, y, weight = merge_rows(X, y, weight)
 
-    def choice_of(y: np.ndarray, settings: SelectionSettings, is_first: bool) -> Choices | None:
-        return _choice_of_path(X, y, weight, settings, is_first, column_weight)
-
-    return choice_by_class(choice_of, y, settings, is_first)
+    choices = []
+    for c, (its_y, its_settings) in enumerate(by_class(y, settings)):
+        choice = _choice_of_path(X, its_y, weight, its_settings, is_first and c == 0, column_weight)
+        if choice is None:
+            return None
+        choices.append(choice)
+    return joined_classes(choices, settings)
 
 
 def _choice_of_path(
@@ -195,22 +197,22 @@ def _fit_estimator(
     return selected, coef[0, selected], float(np.ravel(getattr(fitted, "intercept_", 0.0))[0])
 
 
-def choice_by_class(
-    choice_of: Callable[[np.ndarray, SelectionSettings, bool], Choices | None],
-    y: np.ndarray,
-    settings: SelectionSettings,
-    is_first: bool,
-) -> Choices | None:
-    """Return the choice for a target; with several classes, for each class against all others."""
+def by_class(y: np.ndarray, settings: SelectionSettings) -> list[tuple[np.ndarray, SelectionSettings]]:
+    """Return target and settings of the choices of one subset; with several classes, each against all others."""
     if not settings.record.has_classes:
-        return choice_of(y, settings, is_first)
+        return [(y, settings)]
     two = replace(settings, loss="logistic", classes=())
-    choices = []
-    for c in range(len(settings.classes)):
-        choice = choice_of(np.where(y == c, 1.0, -1.0), two, is_first and c == 0)
-        if choice is None:
-            return None
-        choices.append(replace(choice, ballots=replace(choice.ballots, of_class=np.full(choice.n_ballots, c))))
+    return [(np.where(y == c, 1.0, -1.0), two) for c in range(len(settings.classes))]
+
+
+def joined_classes(choices: list[Choices], settings: SelectionSettings) -> Choices:
+    """Return the choices of one subset, for each class against all others, as one."""
+    if not settings.record.has_classes:
+        return choices[0]
+    choices = [
+        replace(choice, ballots=replace(choice.ballots, of_class=np.full(choice.n_ballots, c)))
+        for c, choice in enumerate(choices)
+    ]
     every = Choices.joined(choices)
     return replace(
         choices[0],

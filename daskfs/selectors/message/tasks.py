@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -18,16 +18,18 @@ from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.choices import Choices, NormalEquations, SelectionSettings
+from daskfs.selectors.message.in_step import Steps, in_step
 from daskfs.selectors.message.reweighted import reweighted_path
 from daskfs.selectors.message.screened import screened_path
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
     Point,
-    choice_by_class,
+    by_class,
     choice_on_path,
     choose,
     derivatives,
+    joined_classes,
     refit,
 )
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
@@ -50,6 +52,11 @@ class SubsetGroup:
         """First and last of the subsets."""
         return f"{self.first}-{self.last}"
 
+    @property
+    def parts(self) -> list[slice]:
+        """The rows of each subset, among those of the group."""
+        return [slice(start, stop) for start, stop in pairwise(self.bounds)]
+
 
 def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> Choices:
     """Select on every subset of a group.
@@ -61,7 +68,7 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     """
     choices, column_weight = [], matrix.weights_of_columns()
     if settings.most_near:
-        return Choices.joined([*_screened_choices(matrix, settings, group, column_weight)])
+        return select_together(matrix, Together(((settings, group),)))[0]
     for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
         choice = choose(X, y, weight, settings, group.first + k == 0, column_weight)
         if choice is None:
@@ -70,18 +77,33 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     return Choices.joined(choices)
 
 
-def _screened_choices(
-    matrix: Matrix, settings: SelectionSettings, group: SubsetGroup, column_weight: np.ndarray | None
-) -> Iterator[Choices]:
-    """Yield the choice of every subset, of which only the columns that come near its path are decoded."""
-    y, weight = _target_and_weight(matrix, settings, group)
-    own = np.arange(matrix.shape[0])[group.rows]
-    for k in range(len(group.bounds) - 1):
-        rows = slice(group.bounds[k], group.bounds[k + 1])
-        choice_of = partial(_screened_choice, matrix.take(own[rows]), column_weight, weight[rows])
-        choice = choice_by_class(choice_of, y[rows], settings, group.first + k == 0)
-        assert choice is not None  # a column that is not finite is an error at once
-        yield choice
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Subsets of several fits, whose paths are followed in step."""
+
+    fits: tuple[tuple[SelectionSettings, SubsetGroup], ...]
+
+
+def select_together(matrix: Matrix, together: Together) -> list[Choices]:
+    """Select on the subsets of every fit, of which only the columns that come near a path are decoded."""
+    column_weight, paths = matrix.weights_of_columns(), list[Steps[Choices]]()
+    for settings, group in together.fits:
+        y, weight = _target_and_weight(matrix, settings, group)
+        own = np.arange(matrix.shape[0])[group.rows]
+        for k, rows in enumerate(group.parts):
+            some = matrix.take(own[rows])
+            for c, (its_y, its_settings) in enumerate(by_class(y[rows], settings)):
+                is_first = group.first + k == 0 and c == 0
+                paths.append(_screened_choice(some, column_weight, weight[rows], its_y, its_settings, is_first))
+    n_in_step = together.fits[0][0].n_in_step
+    starts = np.linspace(0, len(paths), -(-len(paths) // n_in_step) + 1).astype(int)
+    choices = iter([choice for first, last in pairwise(starts) for choice in in_step(paths[first:last])])
+    found = []
+    for settings, group in together.fits:
+        n_each = max(1, len(settings.classes))
+        of_subsets = [joined_classes([*islice(choices, n_each)], settings) for _ in group.parts]
+        found.append(Choices.joined(of_subsets))
+    return found
 
 
 def _screened_choice(
@@ -91,16 +113,17 @@ def _screened_choice(
     y: np.ndarray,
     settings: SelectionSettings,
     is_first: bool,
-) -> Choices:
+) -> Steps[Choices]:
     total, loss = float(weight.sum()), settings.record
     options = settings.of_path(total, matrix.shape[1])
     options["penalty"] = settings.least_penalty(total, matrix.shape[1])
     options |= {"free": np.array(settings.always, dtype=np.int64), "most_near": settings.most_near}
     options |= {"column_weight": column_weight}
     if loss.is_quadratic:
-        path = screened_path(matrix, y, weight, **options)
+        path = yield from screened_path(matrix, y, weight, **options)
     else:
-        path = reweighted_path(matrix, y, weight, loss=loss.name, threshold=settings.threshold, **options)
+        options |= {"loss": loss.name, "threshold": settings.threshold}
+        path = yield from reweighted_path(matrix, y, weight, **options)
     return choice_on_path(path, y, weight, settings, is_first)
 
 
@@ -132,8 +155,7 @@ def _subsets(
     """Yield number in the group, rows, target and weights of every subset, in the form that kernels take."""
     X = matrix.read(group.rows, columns)
     y, weight = _target_and_weight(matrix, settings, group)
-    for k in range(len(group.bounds) - 1):
-        rows = slice(group.bounds[k], group.bounds[k + 1])
+    for k, rows in enumerate(group.parts):
         yield k, as_kernels_take_it(X[rows]), y[rows], weight[rows]
 
 
@@ -146,8 +168,7 @@ def _subsets_with_all_columns(
         yield from _subsets(matrix, settings, group)
         return
     y, weight = _target_and_weight(matrix, settings, group)
-    for k in range(len(group.bounds) - 1):
-        rows = slice(group.bounds[k], group.bounds[k + 1])
+    for k, rows in enumerate(group.parts):
         starts = found.indptr[rows.start : rows.stop + 1]
         X = column_entries(starts, found.indices, found.data, matrix.shape[1])
         takes_entries = is_sparse(X.n_samples, matrix.shape[1], int(starts[-1] - starts[0]))

@@ -286,7 +286,7 @@ class SizeSearch:
         if groups is None and self.order == "random" and not hasattr(self.cv, "split"):
             groups = run.matrix.declared_groups
         folds = folds_of(run.matrix, is_classifier, self.cv, groups, self.order, seed)
-        curve = size_curve(run, recipe, sizes, folds, metric)
+        curve = size_curve(run, recipe, sizes, folds, metric, [run.within("all")])
         place = curve.chosen(self.rule)
         selector = recipe.make()
         path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
@@ -322,7 +322,9 @@ class Found(NamedTuple):
         return {"notes": [note + self.search._whose], "history": history}
 
 
-def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[Fold], metric: str) -> SizeCurve:
+def size_curve(
+    run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[Fold], metric: str, also: Sequence[Run] = ()
+) -> SizeCurve:
     """Return the metric of each size of a selector's path on the rows of each fold.
 
     Parameters
@@ -335,8 +337,10 @@ def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[F
     folds : sequence of Fold
     metric : str
         A key of `daskfs.metrics.PREDICTION_METRICS`.
+    also : sequence of Run
+        See `daskfs.selectors.shared.samples.on_samples`.
     """
-    found = on_samples(run, "fold", score_on_fold, recipe, folds, path_of_sizes, metric, list(sizes))
+    found = on_samples(run, "fold", score_on_fold, recipe, folds, path_of_sizes, metric, list(sizes), also=also)
     return SizeCurve(np.array(sizes, dtype=np.int64), metric, *scores_of(found))
 
 

@@ -121,6 +121,7 @@ class Run:
         self.nbytes: dict[str, int] = {}
         self._by: Literal["rows", "columns"] = "rows"
         self._prefix = ""
+        self._ready: dict[str, Any] = {}  # results of steps that were computed before, by their names in a checkpoint
         self._kept: list[tuple[Any, Any]] = []  # arguments, and their substitutes in tasks
         self._timed: list[str] = []
         self._reported: list[str] = []
@@ -390,6 +391,8 @@ class Run:
 
     def load(self, name: str, record: type[RecordT]) -> RecordT | None:
         """Return what was saved under a name before the run was interrupted, or None."""
+        if (ready := self._ready.get(self._prefix + self._full(name))) is not None:
+            return ready  # type: ignore[no-any-return]
         arrays = None if self.checkpoint is None else self.checkpoint.load(self._prefix + self._full(name))
         if arrays is None:
             return None
@@ -400,6 +403,11 @@ class Run:
         if self.checkpoint is not None:
             arrays = record.pack() if isinstance(record, Record) else record
             self.checkpoint.save(self._prefix + self._full(name), arrays)
+
+    def put(self, name: str, record: Record) -> None:
+        """Save a part's result that was computed together with those of other runs, so that `map` finds it."""
+        self._ready[self._prefix + self._full(name)] = record
+        self.save(name, record)
 
     def _full(self, step: str) -> str:
         return f"{self.name}-{step}" if step else self.name

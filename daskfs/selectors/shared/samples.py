@@ -1,8 +1,9 @@
 """Many fits of one selector, each on some rows of one matrix: folds, subsamples, bootstraps.
 
 Rows are views, so nothing is copied from a store. A small fit is a single task on a worker; otherwise the fits are made
-one after the other, and each maps its own tasks. The results are the same either way, each is stored in the checkpoint
-under its sample's name, and none of the fits makes a result or warns.
+one after the other, and each maps its own tasks. Of a matrix with products (`Matrix.column_products`), the method may
+first compute together what several fits need (`BaseSelector.select_in_step`). The results are the same either way but
+for rounding, each is stored in the checkpoint under its sample's name, and none of the fits makes a result or warns.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ GATHERED_NBYTES = 1 << 30
 """Largest rows of arrays in memory that are gathered into one array."""
 SENT_NBYTES = 1 << 20
 """Largest argument that is sent with every task."""
+IN_STEP = 16
+"""Largest number of fits that share passes: more would save little."""
 
 
 class Sample(Protocol):
@@ -71,6 +74,7 @@ def on_samples(
     samples: Sequence[Any],
     *shared: Any,
     shape: DataShape | None = None,
+    also: Sequence[Run] = (),
 ) -> list[dict[str, np.ndarray]]:
     """Return a selector's answer on every sample, in order.
 
@@ -86,6 +90,8 @@ def on_samples(
         Further arguments of `answer`, which are sent; large ones once.
     shape : DataShape, optional
         Shape of what an answer fits, if it makes more columns.
+    also : sequence of Run
+        Fits that follow and are prepared together with these, such as the one on all rows.
     """
     shape = run.shape if shape is None else shape
     if run.workers.client is not None and is_a_task(recipe, shape, run.limits, run.matrix.is_resident):
@@ -94,15 +100,30 @@ def on_samples(
         return whole.map(step, _in_a_task, samples, answer, recipe, run.name, run.task_limit, *shared, record=dict)
     kept = {sample.name: run.load(f"{step}-{sample.name}", dict) for sample in samples}
     found = {name: one for name, one in kept.items() if one is not None}
+    waiting = [sample for sample in samples if sample.name not in found]
+    n_in_step, also = fits_in_step(shape, len(waiting)), list(also) if shape.has_products else []
     with run.reported(step, len(samples), len(found)) as advance, run.timed(step):
-        for sample in samples:
-            if sample.name not in found:
+        for start in range(0, len(waiting), n_in_step):
+            some = waiting[start : start + n_in_step]
+            selectors, runs = [recipe.make() for _ in some], list[Run]()
+            for sample, selector in zip(some, selectors, strict=True):
                 own = run.over(gathered(sample.of(run.matrix), run.task_limit)).within(f"{step}-{sample.name}")
-                own.whole = run.matrix
-                found[sample.name] = answer(recipe.make(), own, sample, *shared)
+                own.whole, selector.fits_in_step = run.matrix, len(some)
+                runs.append(own)
+            if len(some) + len(also) > 1:
+                selectors[0].fits_in_step = len(some) + len(also)
+                selectors[0].select_in_step(run, [*runs, *also])
+                also = []
+            for sample, selector, own in zip(some, selectors, runs, strict=True):
+                found[sample.name] = answer(selector, own, sample, *shared)
                 run.save(f"{step}-{sample.name}", found[sample.name])
                 advance()
     return [found[sample.name] for sample in samples]
+
+
+def fits_in_step(shape: DataShape, n_fits: int) -> int:
+    """Return how many fits on samples of a matrix are prepared together."""
+    return max(1, min(n_fits, IN_STEP)) if shape.has_products else 1
 
 
 def gathered(rows: Matrix, task_limit: int | None) -> Matrix:
@@ -140,7 +161,9 @@ def plan_samples(recipe: Recipe, shape: DataShape, limits: Limits, n_fits: int, 
     PlanError
         One fit exceeds the limit.
     """
-    one = recipe.make()._plan(shape, limits)
+    made = recipe.make()
+    made.fits_in_step = fits_in_step(shape, n_fits)
+    one = made._plan(shape, limits)
     whole = one.task + one.client
     is_task = limits.task_nbytes is None or whole.nbytes <= limits.task_nbytes
     return SelectorPlan(
