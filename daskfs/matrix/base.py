@@ -8,7 +8,7 @@ matrix. A matrix creates views, and a view is a matrix; hence one file.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +235,27 @@ class Matrix(ABC):
             Not negative. With several, the moments have the shape (n_weights, n_columns).
         """
         return None
+
+    @property
+    def read_together(self) -> Hashable:
+        """What matrices with products have in common if one pass can serve them: by default this matrix itself."""
+        return id(self)
+
+    def products_of_each(self, matrices: Sequence[Matrix], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the products of all columns of each matrix with a vector over its rows, in one pass.
+
+        Parameters
+        ----------
+        matrices : sequence of Matrix
+            With the same `read_together` as this one, and with products.
+        vectors : sequence of ndarray of shape (n_samples,), float64
+        """
+        return list(self.column_products(slice(None), np.stack(vectors)))  # type: ignore[arg-type]
+
+    def moments_of_each(self, matrices: Sequence[Matrix], weights: Sequence[np.ndarray]) -> list[Moments]:
+        """Return the moments of all columns of each matrix for weights of its rows; see `products_of_each`."""
+        found: Any = self.column_moments(slice(None), np.stack(weights))
+        return [Moments(*(part[k] for part in found)) for k in range(len(weights))]
 
     # How a matrix is sent to tasks.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -409,49 +410,79 @@ class GenotypeMatrix(Matrix):
 
     def column_products(self, columns: slice, vectors: np.ndarray) -> np.ndarray:
         """Return ``vectors @ X[:, columns]``: of one vector from two-bit codes, else with each decoded once for all."""
-        if len(vectors) == 1:
-            found = [np.einsum("jl,kjl->kj", values, totals) for values, totals in self._totals(columns, vectors)]
-            return np.concatenate(found, axis=1)
-        by_sample = np.zeros((-(-len(vectors) // TILE) * TILE, GENOTYPES_IN_BYTE * self._n_bytes))
-        by_sample[: len(vectors), self._samples] = vectors
-        found = [vectors @ self._covariates[:, columns]]
-        for one, packed, values in self._pieces(columns):
-            if one.are_whole:
-                found.append(_products(packed, values, by_sample)[: len(vectors)])
-            else:
-                found.append(vectors @ self._decoded(one, packed, values).T)
-        return np.concatenate(found, axis=1)
+        if not len(vectors):
+            return np.empty((0, len(range(*columns.indices(self.shape[1])))))
+        return np.stack(self._products([self] * len(vectors), vectors, columns))
 
     def column_moments(self, columns: slice, weight: np.ndarray) -> Moments:
         """Return the moments of columns, of two-bit codes without decoding them."""
-        found = [_moments(values, totals) for values, totals in self._totals(columns, np.atleast_2d(weight))]
-        every = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
-        return Moments(*(part.reshape(*weight.shape[:-1], -1) for part in every))
+        weights = np.atleast_2d(weight)
+        every = zip(*self._moments([self] * len(weights), weights, columns), strict=True)
+        return Moments(*(np.stack(part).reshape(*weight.shape[:-1], -1) for part in every))
 
-    def _totals(self, columns: slice, vectors: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield values of consecutive columns, and the totals of the vectors over the rows that have a value.
+    @cached_property
+    def read_together(self) -> Hashable:
+        """The files and the variants that are used."""
+        return tuple((str(one.place), one.n_samples, zlib.crc32(one.places.tobytes())) for one in self._sets)
 
-        Shapes are (n_columns, n_values) and (n_vectors, n_columns, n_values). A variant has a value for each of its
-        four codes; covariates and dosages have one for each row.
-        """
-        covariates = self._covariates[:, columns].T
-        yield covariates, np.broadcast_to(vectors[:, None], (len(vectors), *covariates.shape))
-        by_place = np.zeros((len(vectors), GENOTYPES_IN_BYTE, self._n_bytes))
-        by_place[:, self._samples % GENOTYPES_IN_BYTE, self._samples // GENOTYPES_IN_BYTE] = vectors
-        for one, packed, values in self._pieces(columns):
-            if one.are_whole:
-                totals = np.empty((len(vectors), *values.shape))
-                for vector, found in zip(by_place, totals, strict=True):
-                    code_totals(packed, vector, found)
-                yield values, totals
-            else:
-                dosages = self._decoded(one, packed, values)
-                yield dosages, np.broadcast_to(vectors[:, None], (len(vectors), *dosages.shape))
+    def products_of_each(self, matrices: Sequence[Matrix], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the products of all columns of each matrix, of the same files, with a vector over its rows."""
+        return self._products(matrices, vectors)
 
-    def _decoded(self, one: Genotypes, packed: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def moments_of_each(self, matrices: Sequence[Matrix], weights: Sequence[np.ndarray]) -> list[Moments]:
+        """Return the moments of all columns of each matrix, of the same files, for weights of its rows."""
+        return self._moments(matrices, weights)
+
+    def _products(self, matrices: Sequence[Any], vectors: Any, columns: slice = slice(None)) -> list[np.ndarray]:
+        found = [[vector @ one._covariates[:, columns]] for one, vector in zip(matrices, vectors, strict=True)]
+        n_padded = 1 if len(vectors) == 1 else -(-len(vectors) // TILE) * TILE
+        by_sample = np.zeros((n_padded, GENOTYPES_IN_BYTE * self._n_bytes))
+        for matrix, vector, out in zip(matrices, vectors, by_sample, strict=False):
+            out[matrix._samples] = vector
+        by_place = np.ascontiguousarray(by_sample[0].reshape(-1, GENOTYPES_IN_BYTE).T)
+        for one, packed, variants in self._pieces(columns):
+            shape = (-(-len(packed) // TILE) * TILE, n_padded)
+            copies, missing = np.zeros((2, *shape)) if one.are_whole and n_padded > 1 else (None, None)
+            if copies is not None:
+                products(packed, COPIES_OF_BYTES, by_sample, copies, missing)
+            for k, (matrix, vector) in enumerate(zip(matrices, vectors, strict=True)):
+                values = matrix._values[variants].astype(np.float64)
+                if copies is not None and missing is not None:
+                    none, slope = values[:, 3], 0.5 * (values[:, 0] - values[:, 3])
+                    of_copies, of_missing = copies[: len(packed), k], missing[: len(packed), k]
+                    product = none * vector.sum() + slope * of_copies + (values[:, MISSING_CODE] - none) * of_missing
+                elif one.are_whole:
+                    totals = np.empty((len(packed), 4))
+                    code_totals(packed, by_place, totals)
+                    product = np.einsum("jl,jl->j", values, totals)
+                else:
+                    product = matrix._decoded(one, packed, variants) @ vector
+                found[k].append(product)
+        return [np.concatenate(parts) for parts in found]
+
+    def _moments(self, matrices: Sequence[Any], weights: Any, columns: slice = slice(None)) -> list[Moments]:
+        found, by_place = [], []
+        for matrix, weight in zip(matrices, weights, strict=True):
+            covariates = matrix._covariates[:, columns].T
+            found.append([_moments(covariates, np.broadcast_to(weight, covariates.shape))])
+            placed = np.zeros((GENOTYPES_IN_BYTE, self._n_bytes))
+            placed[matrix._samples % GENOTYPES_IN_BYTE, matrix._samples // GENOTYPES_IN_BYTE] = weight
+            by_place.append(placed)
+        for one, packed, variants in self._pieces(columns):
+            for matrix, weight, placed, parts in zip(matrices, weights, by_place, found, strict=True):
+                if one.are_whole:
+                    totals = np.empty((len(packed), 4))
+                    code_totals(packed, placed, totals)
+                    parts.append(_moments(matrix._values[variants], totals))
+                else:
+                    dosages = matrix._decoded(one, packed, variants)
+                    parts.append(_moments(dosages, np.broadcast_to(weight, dosages.shape)))
+        return [Moments(*map(np.concatenate, zip(*parts, strict=True))) for parts in found]
+
+    def _decoded(self, one: Genotypes, packed: np.ndarray, variants: slice) -> np.ndarray:
         """Return the dosages of variants, of shape (n_variants, n_samples)."""
-        dosages = np.empty((len(values), len(self._samples)), self.dtype)
-        one.decode(packed, self._samples, values, dosages.T)
+        dosages = np.empty((len(packed), len(self._samples)), self.dtype)
+        one.decode(packed, self._samples, self._values[variants], dosages.T)
         return dosages
 
     @property
@@ -459,17 +490,17 @@ class GenotypeMatrix(Matrix):
         """Bytes of a variant with two bits per genotype."""
         return -(-self._sets[0].n_samples // GENOTYPES_IN_BYTE)
 
-    def _pieces(self, columns: slice) -> Iterator[tuple[Genotypes, np.ndarray, np.ndarray]]:
-        """Yield the genotypes of consecutive variants, packed, and the values of their codes."""
+    def _pieces(self, columns: slice) -> Iterator[tuple[Genotypes, np.ndarray, slice]]:
+        """Yield consecutive variants: their set, the packed genotypes, and their numbers among all sets."""
         first, last, _ = columns.indices(self.shape[1])
         n_given = column = self._covariates.shape[1]
         for one in self._sets:
             start, stop = max(first - column, 0), min(last - column, one.n_variants)
-            of_codes = self._values[column - n_given :]
+            offset = column - n_given
             column += one.n_variants
             for begin, end in pairwise(one.bounds(start, stop, PIECE_NBYTES)) if start < stop else ():
                 interrupts.check()
-                yield one, one.read(begin, end, 0, self._n_bytes), of_codes[begin:end]
+                yield one, one.read(begin, end, 0, self._n_bytes), slice(offset + begin, offset + end)
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
         """Return y[rows]."""
@@ -533,23 +564,13 @@ class GenotypeMatrix(Matrix):
         return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
 
 
-def _products(packed: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Return the products of variants with vectors over all samples of the files; values are linear in the copies."""
-    shape = (-(-len(packed) // TILE) * TILE, len(vectors))
-    copies, missing = np.zeros(shape), np.zeros(shape)
-    products(packed, COPIES_OF_BYTES, vectors, copies, missing)
-    none, slope = values[:, 3].astype(np.float64), 0.5 * (values[:, 0].astype(np.float64) - values[:, 3])
-    of_copies, of_missing = copies[: len(packed)].T, missing[: len(packed)].T
-    return none * vectors.sum(axis=1, keepdims=True) + slope * of_copies + (values[:, MISSING_CODE] - none) * of_missing
-
-
 def _moments(values: np.ndarray, weight: np.ndarray) -> Moments:
-    """Return the moments of columns from their values, of shape (n_columns, n_values), and each of several weights."""
-    values, is_there = np.broadcast_to(values.astype(np.float64), weight.shape), weight > 0.0
-    least, most = (of(values, axis=-1, where=is_there, initial=at) for of, at in ((np.min, np.inf), (np.max, -np.inf)))
-    share = weight / weight.sum(axis=-1, keepdims=True)
-    mean = (share * values).sum(axis=-1)
-    std = np.sqrt((share * (values - mean[..., None]) ** 2).sum(axis=-1))
+    """Return the moments of columns from values and their weights, both of shape (n_columns, n_values)."""
+    values, is_there = values.astype(np.float64), weight > 0.0
+    least, most = (of(values, axis=1, where=is_there, initial=at) for of, at in ((np.min, np.inf), (np.max, -np.inf)))
+    share = weight / weight.sum(axis=1, keepdims=True)
+    mean = (share * values).sum(axis=1)
+    std = np.sqrt((share * (values - mean[:, None]) ** 2).sum(axis=1))
     return Moments(mean, np.where(least < most, std, 0.0), least, most)
 
 

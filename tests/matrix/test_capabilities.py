@@ -34,6 +34,7 @@ from tests.genotype_files import write_plink
 N, P = 13, 7
 DERIVED = {"bad_column", "bad_value", "column_blocks", "row_blocks", "split", "take", "target", "weighted"}
 DERIVED |= {"row_groups", "to_dask_array", "weights_of_columns", "with_column_weights", "declared_groups"}
+DERIVED |= {"read_together", "products_of_each", "moments_of_each"}
 CAPABILITIES = {name for name in vars(Matrix) if not name.startswith("_")} - DERIVED
 VIEWS = (RowView, Reweighted, WeighedColumns)
 

@@ -31,13 +31,13 @@ def matrix(tmp_path_factory):
 @pytest.fixture
 def passes(monkeypatch):
     """Return a list that grows by the number of vectors of each pass."""
-    found, products = [], GenotypeMatrix.column_products
+    found, products = [], GenotypeMatrix.products_of_each
 
-    def counted(self, columns, vectors):
-        found.extend([len(vectors)] if columns == slice(None) else [])
-        return products(self, columns, vectors)
+    def counted(self, matrices, vectors):
+        found.append(len(vectors))
+        return products(self, matrices, vectors)
 
-    monkeypatch.setattr(GenotypeMatrix, "column_products", counted)
+    monkeypatch.setattr(GenotypeMatrix, "products_of_each", counted)
     return found
 
 

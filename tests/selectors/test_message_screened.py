@@ -124,18 +124,18 @@ def test_a_path_with_too_many_knots_follows_the_grid(matrix, monkeypatch):
 
 
 def test_only_columns_near_the_path_are_decoded_and_passes_are_few(matrix, monkeypatch):
-    asked, passes, read, products = set(), [], GenotypeMatrix.read, GenotypeMatrix.column_products
+    asked, passes, read, products = set(), [], GenotypeMatrix.read, GenotypeMatrix.products_of_each
 
     def counted(self, rows, columns=slice(None), out=None):
         asked.update(np.arange(self.shape[1])[columns].tolist())
         return read(self, rows, columns, out)
 
-    def passed(self, columns, vectors):
+    def passed(self, matrices, vectors):
         passes.append(len(vectors))
-        return products(self, columns, vectors)
+        return products(self, matrices, vectors)
 
     monkeypatch.setattr(GenotypeMatrix, "read", counted)
-    monkeypatch.setattr(GenotypeMatrix, "column_products", passed)
+    monkeypatch.setattr(GenotypeMatrix, "products_of_each", passed)
     options = {"free": np.arange(2), "most_near": P, "penalty": 6.0, "patience": 10}
     path = alone(screened_path(matrix, matrix.target, np.ones(N), **options))
     assert len(path.entered) <= len(asked) < P // 2

@@ -6,13 +6,12 @@ genotypes for sixteen vectors takes about as long as two for one, and each file 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Moments
 
 
 class Products(NamedTuple):
@@ -36,7 +35,7 @@ Steps: TypeAlias = Generator[Products | Weights, Any, T]
 def in_step(computations: Sequence[Steps[T]]) -> list[T]:
     """Run computations to their ends, and return their results.
 
-    Their matrices have products, see `Matrix.column_products`. Those with the same base share the passes.
+    Their matrices have products, see `Matrix.column_products`. Those that are read together share the passes.
     """
     results: dict[int, T] = {}
     asked: dict[int, Products | Weights] = {}
@@ -53,18 +52,15 @@ def in_step(computations: Sequence[Steps[T]]) -> list[T]:
 
 
 def _answers(asked: dict[int, Products | Weights]) -> dict[int, Any]:
-    """Return the answers, from one pass for each kind and base."""
+    """Return the answers, from one pass for each kind and files."""
     found: dict[int, Any] = {}
-    together: dict[tuple[type, int], list[int]] = {}
+    together: dict[tuple[type, Hashable], list[int]] = {}
     for k, one in asked.items():
-        together.setdefault((type(one), id(one.matrix.base)), []).append(k)
+        together.setdefault((type(one), one.matrix.base.read_together), []).append(k)
     for (kind, _), members in together.items():
-        base = asked[members[0]].matrix.base
-        vectors = np.stack([_of_base(asked[k]) for k in members])
-        every: Any = base.column_products if kind is Products else base.column_moments
-        answer = every(slice(None), vectors)
-        for place, k in enumerate(members):
-            found[k] = answer[place] if kind is Products else Moments(*(part[place] for part in answer))
+        bases = [asked[k].matrix.base for k in members]
+        of_each: Any = bases[0].products_of_each if kind is Products else bases[0].moments_of_each
+        found |= zip(members, of_each(bases, [_of_base(asked[k]) for k in members]), strict=True)
     return found
 
 
