@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -74,12 +75,13 @@ from daskfs.parameters import CV, Columns, LossOf
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.cross_validation import N_FOLDS, default_metric, default_sizes, folds_of
+from daskfs.selectors.shared.cross_validation import N_FOLDS, Fold, default_metric, default_sizes, folds_of
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.samples import gathered
+from daskfs.selectors.shared.samples import gathered, run_on
 from daskfs.selectors.sized import SelectsSize
 
 MOST_COLUMNS, MANY_COLUMNS, FEW_ROWS = 1 << 22, 1_000, 1_000
@@ -253,6 +255,7 @@ class Auto(SelectsSize, IncludesColumns):
             more["n_features_to_select"] = n_features
         made = find_method(method)(loss=self.loss_, random_state=seed_of(self.random_state), **more)
         made.loss_, made._loss_note, made.is_silent = self.loss_, self._loss_note, self.is_silent
+        made.fits_in_step = self.fits_in_step
         return made
 
     def _choice(self, shape: DataShape) -> Choice:
@@ -353,6 +356,28 @@ class Auto(SelectsSize, IncludesColumns):
         work = None if plan.work is None else replace(plan.work, method=choice.method)
         return replace(plan, work=work, text=f"auto: {choice.method}, for {choice.why}; {plan.text}")
 
+    def ahead(self, run: Run) -> list[Ahead]:
+        """Return what the folds of the only contender and its fit on all rows can compute together."""
+        contenders = self._contenders(run.shape, run.limits) if isinstance(self.random_state, Integral) else []
+        if len(contenders) != 1:
+            return []
+        rows, kept, folds = self._folds(run, contenders, n_repeats(run.shape.n_samples))
+        runs = [run_on(rows.within(one.place), "fold", fold) for one in kept for fold in folds]
+        return [job for one in kept for job in one.recipe.ahead([*runs, rows.within(ON_ALL_ROWS.format(0))])]
+
+    def _folds(self, run: Run, contenders: list[Contender], n_draws: int) -> tuple[Run, list[Contender], list[Fold]]:
+        """Return the run over rows of positive weight, the contenders that stay within the limits, and the folds."""
+        rows = run.over(gathered(weighted_rows(run.matrix), run.task_limit))  # sent once, for row and column methods
+        shape = replace(rows.shape, n_classes=self._n_classes)
+        plan_all(contenders, shape, rows.limits, 1)  # raises an error if the limit is too small for all
+        kept = [one for one in contenders if one.keeps(shape, rows.limits)]
+        is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
+        return (
+            rows,
+            kept,
+            folds_of(rows.matrix, is_classifier, N_FOLDS, rows.matrix.declared_groups, "random", seed, n_draws),
+        )
+
     def _fit(self, run: Run) -> None:
         n_entries = run.matrix.entry_counts(slice(None))
         shape = replace(run.shape, n_entries=None if n_entries is None else int(n_entries.sum()))
@@ -374,12 +399,8 @@ class Auto(SelectsSize, IncludesColumns):
 
     def _fit_best(self, run: Run, contenders: list[Contender], n_draws: int, *said: str) -> None:
         """Compare methods on the same folds, and fit the selection for the goal on all rows."""
-        rows = run.over(gathered(weighted_rows(run.matrix), run.task_limit))  # sent once, for row and column methods
+        rows, kept, folds = self._folds(run, contenders, n_draws)
         shape, n_features = replace(rows.shape, n_classes=self._n_classes), run.matrix.shape[1]
-        plan_all(contenders, shape, rows.limits, 1)  # raises an error if the limit is too small for all
-        kept = [one for one in contenders if one.keeps(shape, rows.limits)]
-        is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
-        folds = folds_of(rows.matrix, is_classifier, N_FOLDS, rows.matrix.declared_groups, "random", seed, n_draws)
         metric = default_metric(self.loss_)
         found = compare(rows, kept, folds, metric)
         checks = [one for one in self._checks(contenders, shape) if one.keeps(shape, rows.limits)]

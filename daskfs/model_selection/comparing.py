@@ -61,6 +61,11 @@ class Contender:
         """Unique name among the contenders."""
         return _name_of(self.recipe)
 
+    @property
+    def place(self) -> str:
+        """Name of its checkpoints."""
+        return self.name.replace(" ", "-")
+
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
         """Return the plan of its fits in all folds and on all rows."""
         return plan_sizes(self.recipe, shape, limits, self.sizes, n_folds)
@@ -139,11 +144,7 @@ class Compared:
 def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], metric: str) -> list[Compared]:
     """Evaluate all contenders on the folds; the only one is going to be fitted on all rows, and prepares for it."""
     also = [run.within(ON_ALL_ROWS.format(0))] if len(contenders) == 1 else []
-    return [
-        compared
-        for one in contenders
-        for compared in one.evaluated(run.within(one.name.replace(" ", "-")), folds, metric, also)
-    ]
+    return [compared for one in contenders for compared in one.evaluated(run.within(one.place), folds, metric, also)]
 
 
 class Lassos(Contender):

@@ -63,6 +63,7 @@ from daskfs.selectors.resulting import (
     refit_budget,
     result_of,
 )
+from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import (
     TOLERANCE,
@@ -445,18 +446,11 @@ class BaseSelector(
             del self.feature_names_in_
 
     fits_in_step = 1
-    """Number of fits like this one, on rows of one matrix, that are prepared together, see `select_in_step`."""
+    """Number of fits on the same files of which some steps are computed together, see `ahead`."""
 
-    def select_in_step(self, run: Run, runs: Sequence[Run]) -> None:
-        """Compute together what fits like this one need on several runs, if they can share passes over the matrix.
-
-        Parameters
-        ----------
-        run : Run
-            Over the matrix of which the others have some rows.
-        runs : sequence of Run
-            Take the results, see `Run.put`.
-        """
+    def ahead(self, run: Run) -> list[Ahead]:
+        """Return what can be computed before `fit_run`, together with what other fits need."""
+        return []
 
     @property
     def is_nested(self) -> bool:

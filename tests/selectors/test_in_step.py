@@ -85,7 +85,7 @@ def test_folds_and_the_fit_on_all_rows_share_passes(matrix, passes, monkeypatch,
     n_vectors, longest = sum(passes), len(passes)
     assert max(passes) == 4 * n_subsets, "three folds, and all rows"
     passes.clear()
-    monkeypatch.setattr(Message, "select_in_step", lambda self, run, runs: None)
+    monkeypatch.setattr(Message, "ahead", lambda self, run: [])
     alone = SelectionCV(inside, sizes=[2, 5, 8], cv=3, random_state=0).fit_matrix(matrix)
     assert sum(passes) == n_vectors
     assert longest < 0.4 * len(passes)

@@ -39,6 +39,7 @@ EXPECTED_COLUMNS = 20  # selected columns assumed in the plan
 EXPECTED_PASSES = 16  # of a path whose columns are screened
 LEAST_NEAR = 2048  # columns near such a path, if memory allows
 LEAST_MODEL = 64  # columns of its largest model if memory is short and the loss is not squared
+MOST_IN_STEP = 32  # paths that share passes: more would save little
 IN_STEP_NBYTES = 2 << 30  # of paths that share passes, if there is no limit
 
 
@@ -186,7 +187,7 @@ class Subsets:
     def _in_step(self, limits: Limits) -> Subsets:
         """Return these subsets with as many paths in step as there are, or as memory allows."""
         found, most = self, limits.task_nbytes or IN_STEP_NBYTES
-        for n_in_step in range(2, self.n_fits * self.n_subsets * self.n_paths + 1):
+        for n_in_step in range(2, min(self.n_fits * self.n_subsets * self.n_paths, MOST_IN_STEP) + 1):
             more = replace(self, settings=replace(self.settings, n_in_step=n_in_step))
             if more.select_nbytes(self.n_subsets) > most:
                 break

@@ -70,10 +70,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -107,9 +105,10 @@ from daskfs.selectors.message.plan import (
     promised_entries,
     why_n_subsets,
 )
-from daskfs.selectors.message.tasks import Together, select_together
+from daskfs.selectors.message.tasks import select_together
 from daskfs.selectors.message.units import Columns, Groups
 from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices
+from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import fit_each_class
 from daskfs.selectors.shared.rows import weighted_rows
@@ -430,23 +429,26 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
         self._take(run)
         self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
 
-    def select_in_step(self, run: Run, runs: Sequence[Run]) -> None:
-        """Follow the paths of several runs in step, if only columns that come near them are decoded."""
-        waiting = []
-        for own in runs:
-            one = copy(self)
-            one._seen = _Seen()
-            passes, _, _ = one._prepared(own, [])
-            if passes.settings.n_in_step < 2:
-                return
-            waiting += [(own, passes.settings, group) for group in passes.groups() if not passes.has_selected(group)]
-        n_paths = sum(len(group.parts) for *_, group in waiting) * passes.subsets.n_paths
-        n_parts = max(-(-n_paths // passes.settings.n_in_step), min(run.limits.n_threads, len(waiting)))
-        cuts = np.linspace(0, len(waiting), min(n_parts, len(waiting)) + 1).astype(int)
-        parts = [Together(tuple(one[1:] for one in waiting[first:last])) for first, last in pairwise(cuts)]
-        found = chain.from_iterable(run.map("select", select_together, parts))
-        for (own, _, group), choices in zip(waiting, found, strict=True):
-            own.put(f"select-{group.name}", choices)
+    def ahead(self, run: Run) -> list[Ahead]:
+        """Return the selection on every subset, if it can share passes."""
+        one = copy(self)
+        one._seen = _Seen()
+        passes, _, _ = one._prepared(run, [])
+        settings, subsets = passes.settings, passes.subsets
+        if settings.n_in_step < 2:
+            return []
+        return [
+            Ahead(
+                run,
+                f"select-{group.name}",
+                (settings, group),
+                select_together,
+                len(group.parts) * subsets.n_paths,
+                settings.n_in_step,
+            )
+            for group in passes.groups()
+            if not passes.has_selected(group)
+        ]
 
     def _prepared(self, run: Run, notes: list[str]) -> tuple[SubsetPasses, Columns, np.ndarray]:
         """Return the passes over the subsets of a run, what is voted on, and what is always included."""

@@ -5,7 +5,7 @@ Workers import this file, so it is light: numpy and the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
@@ -68,7 +68,7 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     """
     choices, column_weight = [], matrix.weights_of_columns()
     if settings.most_near:
-        return select_together(matrix, Together(((settings, group),)))[0]
+        return select_together(matrix, [(None, (settings, group))])[0]
     for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
         choice = choose(X, y, weight, settings, group.first + k == 0, column_weight)
         if choice is None:
@@ -77,32 +77,30 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     return Choices.joined(choices)
 
 
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Subsets of several fits, whose paths are followed in step."""
+def select_together(
+    matrix: Matrix, parts: Sequence[tuple[Matrix | None, tuple[SelectionSettings, SubsetGroup]]]
+) -> list[Choices]:
+    """Select on the subsets of several fits, with only columns near a path decoded.
 
-    fits: tuple[tuple[SelectionSettings, SubsetGroup], ...]
-
-
-def select_together(matrix: Matrix, together: Together) -> list[Choices]:
-    """Select on the subsets of every fit, of which only the columns that come near a path are decoded."""
-    column_weight, paths = matrix.weights_of_columns(), list[Steps[Choices]]()
-    for settings, group in together.fits:
-        y, weight = _target_and_weight(matrix, settings, group)
-        own = np.arange(matrix.shape[0])[group.rows]
+    See `daskfs.selectors.shared.ahead` for the parts. As many paths are in step as the first settings say.
+    """
+    paths = list[Steps[Choices]]()
+    for base, (settings, group) in parts:
+        base = matrix if base is None else base
+        y, weight = _target_and_weight(base, settings, group)
+        own, column_weight = np.arange(base.shape[0])[group.rows], base.weights_of_columns()
         for k, rows in enumerate(group.parts):
-            some = matrix.take(own[rows])
+            some = base.take(own[rows])
             for c, (its_y, its_settings) in enumerate(by_class(y[rows], settings)):
                 is_first = group.first + k == 0 and c == 0
                 paths.append(_screened_choice(some, column_weight, weight[rows], its_y, its_settings, is_first))
-    n_in_step = together.fits[0][0].n_in_step
+    n_in_step = parts[0][1][0].n_in_step
     starts = np.linspace(0, len(paths), -(-len(paths) // n_in_step) + 1).astype(int)
     choices = iter([choice for first, last in pairwise(starts) for choice in in_step(paths[first:last])])
     found = []
-    for settings, group in together.fits:
+    for _, (settings, group) in parts:
         n_each = max(1, len(settings.classes))
-        of_subsets = [joined_classes([*islice(choices, n_each)], settings) for _ in group.parts]
-        found.append(Choices.joined(of_subsets))
+        found.append(Choices.joined([joined_classes([*islice(choices, n_each)], settings) for _ in group.parts]))
     return found
 
 

@@ -2,7 +2,7 @@
 
 Rows are views, so nothing is copied from a store. A small fit is a single task on a worker; otherwise the fits are made
 one after the other, and each maps its own tasks. Of a matrix with products (`Matrix.column_products`), the method may
-first compute together what several fits need (`BaseSelector.select_in_step`). The results are the same either way but
+first compute together what several fits need (`BaseSelector.ahead`). The results are the same either way but
 for rounding, each is stored in the checkpoint under its sample's name, and none of the fits makes a result or warns.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.selectors.shared.ahead import Ahead, compute_ahead
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.record import nbytes_of
 from daskfs.selectors.shared.run import Run
@@ -48,18 +49,31 @@ class Recipe:
     kind: Any
     parameters: dict[str, Any]
     loss: str
+    n_others: int = 1
+    """Number of such fits, or groups of fits on samples, that share passes; see `BaseSelector.fits_in_step`."""
 
     @classmethod
     def of(cls, selector: Any, **changed: Any) -> Self:
         """Return the recipe of a selector whose loss is settled, with some parameters changed."""
         parameters = {name: getattr(selector, name) for name in selector._parameter_owners}
-        return cls(type(selector), {**parameters, "client": None, "verbose": False, **changed}, selector.loss_)
+        return cls(
+            type(selector),
+            {**parameters, "client": None, "verbose": False, **changed},
+            selector.loss_,
+            selector.fits_in_step,
+        )
 
     def make(self) -> Any:
         """Return an unfitted selector that makes no result and no warnings."""
         selector = self.kind(**self.parameters)
         selector.loss_, selector.is_silent = self.loss, True
         return selector
+
+    def ahead(self, runs: Sequence[Run]) -> list[Ahead]:
+        """Return what the fits on several runs can compute together."""
+        selector = self.make()
+        selector.fits_in_step = self.n_others * len(runs)
+        return [one for run in runs for one in selector.ahead(run)]
 
 
 Answer = Callable[..., dict[str, np.ndarray]]
@@ -101,24 +115,26 @@ def on_samples(
     kept = {sample.name: run.load(f"{step}-{sample.name}", dict) for sample in samples}
     found = {name: one for name, one in kept.items() if one is not None}
     waiting = [sample for sample in samples if sample.name not in found]
-    n_in_step, also = fits_in_step(shape, len(waiting)), list(also) if shape.has_products else []
+    n_in_step = fits_in_step(shape, len(waiting) + len(also))
     with run.reported(step, len(samples), len(found)) as advance, run.timed(step):
         for start in range(0, len(waiting), n_in_step):
             some = waiting[start : start + n_in_step]
-            selectors, runs = [recipe.make() for _ in some], list[Run]()
-            for sample, selector in zip(some, selectors, strict=True):
-                own = run.over(gathered(sample.of(run.matrix), run.task_limit)).within(f"{step}-{sample.name}")
-                own.whole, selector.fits_in_step = run.matrix, len(some)
-                runs.append(own)
-            if len(some) + len(also) > 1:
-                selectors[0].fits_in_step = len(some) + len(also)
-                selectors[0].select_in_step(run, [*runs, *also])
+            runs = [run_on(run, step, sample) for sample in some]
+            if n_in_step > 1:
+                compute_ahead(run, recipe.ahead([*runs, *also]))
                 also = []
-            for sample, selector, own in zip(some, selectors, runs, strict=True):
-                found[sample.name] = answer(selector, own, sample, *shared)
+            for sample, own in zip(some, runs, strict=True):
+                found[sample.name] = answer(recipe.make(), own, sample, *shared)
                 run.save(f"{step}-{sample.name}", found[sample.name])
                 advance()
     return [found[sample.name] for sample in samples]
+
+
+def run_on(run: Run, step: str, sample: Sample) -> Run:
+    """Return the run of a fit on a sample of a run's matrix."""
+    own = run.over(gathered(sample.of(run.matrix), run.task_limit)).within(f"{step}-{sample.name}")
+    own.whole = run.matrix
+    return own
 
 
 def fits_in_step(shape: DataShape, n_fits: int) -> int:
@@ -162,7 +178,7 @@ def plan_samples(recipe: Recipe, shape: DataShape, limits: Limits, n_fits: int, 
         One fit exceeds the limit.
     """
     made = recipe.make()
-    made.fits_in_step = fits_in_step(shape, n_fits)
+    made.fits_in_step = fits_in_step(shape, n_fits) * recipe.n_others
     one = made._plan(shape, limits)
     whole = one.task + one.client
     is_task = limits.task_nbytes is None or whole.nbytes <= limits.task_nbytes
