@@ -254,6 +254,12 @@ def plan(
     from daskfs.pipeline.facts import facts_of
     from daskfs.pipeline.plan import jobs_of, plan_pipeline, text_of_jobs
 
+    each = pipeline.of_each_target
+    if len(each) > 1:
+        plans = {one.output_path.name: plan_pipeline(one, facts_of(one, check_pipeline(one))) for one in each}
+        of_each = {name: one.to_document() for name, one in plans.items()}
+        _print({"plans": of_each}, "\n\n".join(f"{name}:\n{one.to_text()}" for name, one in plans.items()), as_json)
+        return
     jobs = jobs_of(pipeline)
     if pipeline.is_stream:
         from daskfs.pipeline.plan import plan_of_stream
@@ -284,7 +290,8 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: 
     from daskfs.pipeline.checks import check_pipeline
     from daskfs.pipeline.stream_checks import check_stream
 
-    (check_stream if pipeline.is_stream else check_pipeline)(pipeline)
+    for one in pipeline.of_each_target:
+        (check_stream if one.is_stream else check_pipeline)(one)
     _print({"pipeline": str(pipeline_file), "is_valid": True}, f"{pipeline_file}: valid", as_json)
 
 
@@ -490,7 +497,8 @@ def select(
     target: Annotated[
         str | None,
         typer.Option(
-            help="For a file: column to predict. Default: one named target, label, class or y, else the last."
+            help="For a file: column to predict. Default: one named target, label, class or y, else the last. "
+            "Genotypes: also several phenotypes, separated by commas, with a run for each."
         ),
     ] = None,
     phenotypes: Phenotypes = None,
@@ -899,11 +907,22 @@ def _run_dir(resume: Path) -> str:
 
 def _run(pipeline: Pipeline, resume: Path | None, force: bool, quiet: bool, as_json: bool, **options: Any) -> None:
     """Run a pipeline, and print its outcome."""
-    from daskfs.pipeline.run import run_pipeline
+    from daskfs.pipeline.run import run_each, run_pipeline
 
+    if len(pipeline.of_each_target) == 1:
+        with _shown_progress(quiet) as progress:
+            outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress, **options)
+        _print_outcome(outcome, as_json, quiet)
+        return
+    outcomes = []
     with _shown_progress(quiet) as progress:
-        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress, **options)
-    _print_outcome(outcome, as_json, quiet)
+        for outcome in run_each(pipeline, resume=resume is not None, force=force, progress=progress):
+            outcomes.append(outcome.to_document())
+            if not as_json:
+                print(f"{outcome.folder.name}:")
+                _print_outcome(outcome, as_json, quiet)
+    if as_json:
+        _print_json({"runs": outcomes})
 
 
 def _print_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -451,6 +452,7 @@ class Pipeline(Section):
         "each process, including workers, uses its own environment",
     )
     _written: Written = PrivateAttr(default_factory=lambda: Written({}))
+    _n_targets: int = PrivateAttr(default=1)  # of the pipelines that are run together
 
     @model_validator(mode="after")
     def _former_names_of_metrics(self) -> Pipeline:
@@ -520,6 +522,36 @@ class Pipeline(Section):
     def selections(self) -> dict[str, Selection]:
         """The selections to run, by label."""
         return dict(zip(self._labels(), self._listed(), strict=True))
+
+    def make_selector(self, label: str, memory_limit: int) -> Any:
+        """Return the selector of a selection, with a memory limit in bytes for one task."""
+        made = self.selections[label].make_selector(memory_limit)
+        made.fits_in_step = self._n_targets
+        return made
+
+    @property
+    def of_each_target(self) -> list[Pipeline]:
+        """This pipeline for each of its targets: of genotypes that are read in place, else the pipeline itself.
+
+        Raises
+        ------
+        ConfigError
+            Two targets have the same folder.
+        """
+        targets = getattr(self.source, "target", None)
+        if self.source is None or not self.is_in_place or not isinstance(targets, list) or len(targets) < 2:
+            return [self]
+        found = dict[str, Pipeline]()
+        for target in targets:
+            folder = re.sub(r"[^\w.-]", "_", target)
+            if folder in found:
+                problem = f"expected a folder for each target, found two with the folder {folder!r}"
+                raise ConfigError(problem, "source.target", "leave out one of them")
+            source = self.source.model_copy(update={"target": target})
+            changed = {"source": source, "output": str(self.output_path / folder), "name": f"{self.name}-{folder}"}
+            found[folder] = self.model_copy(update=changed)
+            found[folder]._n_targets = len(targets)
+        return [*found.values()]
 
     @property
     def is_stream(self) -> bool:

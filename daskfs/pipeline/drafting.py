@@ -256,7 +256,8 @@ def draft_genotypes(
     select |= {"always_include": always} if always else {}
     lines = [
         editor_line("pipeline"),
-        f"# Selects the variants of {', '.join(map(str, source.files[:1]))} that predict {source.target_names[0]!r}.",
+        f"# Selects the variants of {', '.join(map(str, source.files[:1]))} that predict "
+        f"{' or '.join(map(repr, source.target_names))}.",
         f"#   daskfs plan {file}    daskfs run {file}",
         "version: 1",
         f"name: {name}",
@@ -278,6 +279,8 @@ def _genotypes(
     """Return the kind of genotype files, the other entries of their `source` section, and the source, checked."""
     kind = kind_of(path)
     options: dict[str, Any] = {"path": getattr(path, "address", str(path)), "phenotypes": phenotypes, "target": target}
+    if target is not None and len(several := [one.strip() for one in target.split(",")]) > 1:
+        options["target"] = several
     if covariates is not None and location(covariates).is_file():
         options["covariates"] = covariates
     elif covariates is not None:

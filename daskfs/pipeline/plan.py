@@ -197,9 +197,9 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
     available = limits.available_nbytes(facts)
     while True:
         plans = {}
-        for label, selection in pipeline.selections.items():
+        for label in pipeline.selections:
             try:
-                selector = selection.make_selector(available)
+                selector = pipeline.make_selector(label, available)
                 plans[label] = selector.plan(facts.n_train, facts.n_features, facts.dtype, available, **more)
             except PlanError as fault:
                 if fault.needed_nbytes is None:

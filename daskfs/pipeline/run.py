@@ -32,6 +32,7 @@ from daskfs.pipeline.folder import PIPELINE, RunFolder, check_output, resume_com
 from daskfs.pipeline.limits import available_for_model, limits_of
 from daskfs.pipeline.plan import Plan, jobs_of, plan_pipeline, text_of_jobs
 from daskfs.pipeline.progress import watched
+from daskfs.pipeline.several import Together, waiting_runs
 from daskfs.pipeline.steps import evaluate, ingest, learn, refit, report, select
 from daskfs.pipeline.steps.cluster import open_workers
 from daskfs.pipeline.steps.context import Context, Stored
@@ -87,6 +88,7 @@ def run_pipeline(
     progress: Progress | None = None,
     stream: SparseSource | None = None,
     model: BaseSelector | None = None,
+    together: Together | None = None,
 ) -> RunOutcome:
     """Run a pipeline.
 
@@ -104,6 +106,8 @@ def run_pipeline(
         With ``store: none``, a source that replaces the pipeline's source, such as standard input.
     model : Mission, optional
         With `stream`, the model to train further: `daskfs.pipeline.steps.learn.load_model`.
+    together : Together, optional
+        Runs with other targets that share passes, see `run_each`.
 
     Returns
     -------
@@ -121,8 +125,34 @@ def run_pipeline(
         check_output(pipeline.output_path, force=force)
     jobs = text_of_jobs(jobs_of(pipeline, to_run=True))
     with _other_store_aside(pipeline) if force else nullcontext():
-        write = _of_stream(pipeline, stream, model, resume) if pipeline.is_stream else _of_store(pipeline)
+        write = _of_stream(pipeline, stream, model, resume) if pipeline.is_stream else _of_store(pipeline, together)
         return _in_folder(pipeline, write, jobs, resume, force, progress, comes_once=stream is not None)
+
+
+def run_each(
+    pipeline: Pipeline, *, resume: bool = False, force: bool = False, progress: Progress | None = None
+) -> Iterator[RunOutcome]:
+    """Run a pipeline for each of its targets, in folders within its own; yield the outcomes.
+
+    Genotypes that are read in place are read in the same passes for all targets, as far as methods and memory allow.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    resume : bool
+        Leave out the targets whose runs are finished, and continue one that was interrupted.
+    force, progress
+        See `run_pipeline`.
+
+    Raises
+    ------
+    DaskfsError
+        A user error, for any of the targets before the first is run.
+    """
+    waiting = waiting_runs(pipeline.of_each_target, resume, force)
+    together = Together([one for one, _ in waiting])
+    for one, is_interrupted in waiting:
+        yield run_pipeline(one, resume=is_interrupted, force=force, progress=progress, together=together)
 
 
 def _in_folder(
@@ -188,11 +218,11 @@ Write = Callable[[RunFolder, Watch], dict[str, SelectionResult]]
 """Function that computes everything, writes all files of a run folder and returns the results by label."""
 
 
-def _of_store(pipeline: Pipeline) -> Write:
+def _of_store(pipeline: Pipeline, together: Together | None) -> Write:
     """Check and plan a pipeline; return the function that runs it."""
     source = check_pipeline(pipeline)
     plan = plan_pipeline(pipeline, facts_of(pipeline, source))
-    return lambda folder, watch: _StoreRun(Context(pipeline, folder, watch, source), plan).run()
+    return lambda folder, watch: _StoreRun(Context(pipeline, folder, watch, source, together), plan).run()
 
 
 def _of_stream(pipeline: Pipeline, stream: SparseSource | None, model: BaseSelector | None, resume: bool) -> Write:

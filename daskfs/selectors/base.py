@@ -448,6 +448,16 @@ class BaseSelector(
     fits_in_step = 1
     """Number of fits on the same files of which some steps are computed together, see `ahead`."""
 
+    def prepared(
+        self, matrix: Matrix, workers: Workers, checkpoint: Checkpoint, progress: Progress | None
+    ) -> tuple[Run, list[Ahead]]:
+        """Return the run of a fit, which is not made, and what can be computed for it; see `fit_matrix` and `ahead`."""
+        self.check_parameters()
+        self._settle_loss(kind_of_target(matrix))
+        self._take_names(matrix)
+        run = self._run(matrix, workers, progress, checkpoint)
+        return run, self.ahead(run)
+
     def ahead(self, run: Run) -> list[Ahead]:
         """Return what can be computed before `fit_run`, together with what other fits need."""
         return []

@@ -45,7 +45,9 @@ class GenotypeOptions(SourceOptions):
         description="columns of covariates to use (default: all), or of phenotypes if covariates is not set: "
         "[age, sex, PC1-PC10]",
     )
-    target: str | None = Field(default=None, description="name of the phenotype to use, or of y")
+    target: Words | None = Field(
+        default=None, description="name of the phenotype to use, or of y; of several phenotypes, each has a run"
+    )
     missing: Fill | None = Field(default=None, description="treatment of missing dosages; drop removes the sample")
     keep: Annotated[str | None, PATH] = Field(
         default=None, description="file of the samples to use: FID IID, or IID, in each line (plink --keep)"

@@ -25,6 +25,7 @@ STEPS = {
     "report": Words("writing the report"),
     "evaluate": Words("predicting the test rows", "row"),
     "select": Words("selecting", "part"),
+    "ahead": Words("selecting in passes that fits share", "part"),
     "apply": Words("predicting", "row"),
     "refit": Words("fitting the selected features", "part"),
     "newton": Words("fitting the selected features on all subsets", "part"),

@@ -13,6 +13,7 @@ from daskfs.watching.watch import Watch
 
 if TYPE_CHECKING:
     from daskfs.applied.model import Model
+    from daskfs.pipeline.several import Together
     from daskfs.sources.genotype_matrix import GenotypeMatrix
 
 Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
@@ -37,6 +38,8 @@ class Context:
     folder: RunFolder
     watch: Watch
     source: Source | None
+    together: Together | None = None
+    """Runs for other targets, with which some steps are computed."""
     models: dict[str, Model] = field(default_factory=dict)
     """The saved model of each selection, by label."""
     ingest_seconds: float = 0.0

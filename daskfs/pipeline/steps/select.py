@@ -24,7 +24,11 @@ def cost(label: str, plan: SelectorPlan, data: DataFacts, limits: ProcessLimits)
 
 def run(context: Context, label: str, train: Matrix, workers: Workers, memory_limit: int) -> BaseSelector:
     """Return the fitted selector; `memory_limit` is that of a task, in bytes."""
-    selector: BaseSelector = context.pipeline.selections[label].make_selector(memory_limit)
+    selector: BaseSelector = context.pipeline.make_selector(label, memory_limit)
     checkpoint = context.folder.checkpoint.part(label)
+    if context.together is not None:
+        settings = label, train, workers, context.watch, memory_limit
+        for name, arrays in context.together.arrays_for(context.pipeline, *settings).items():
+            checkpoint.save(name, arrays)
     selector.fit_matrix(train, workers=workers, progress=context.watch, checkpoint=checkpoint)
     return selector

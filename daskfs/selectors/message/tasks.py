@@ -82,7 +82,7 @@ def select_together(
 ) -> list[Choices]:
     """Select on the subsets of several fits, with only columns near a path decoded.
 
-    See `daskfs.selectors.shared.ahead` for the parts. As many paths are in step as the first settings say.
+    See `daskfs.selectors.shared.ahead` for the parts. As many paths are in step as the settings allow.
     """
     paths = list[Steps[Choices]]()
     for base, (settings, group) in parts:
@@ -94,7 +94,7 @@ def select_together(
             for c, (its_y, its_settings) in enumerate(by_class(y[rows], settings)):
                 is_first = group.first + k == 0 and c == 0
                 paths.append(_screened_choice(some, column_weight, weight[rows], its_y, its_settings, is_first))
-    n_in_step = parts[0][1][0].n_in_step
+    n_in_step = min(settings.n_in_step for _, (settings, _) in parts)
     starts = np.linspace(0, len(paths), -(-len(paths) // n_in_step) + 1).astype(int)
     choices = iter([choice for first, last in pairwise(starts) for choice in in_step(paths[first:last])])
     found = []

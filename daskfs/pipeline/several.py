@@ -1,0 +1,102 @@
+"""A pipeline with several targets of genotypes: one run for each, which share passes over the files.
+
+Each run is that of the same pipeline with one target, in a folder of its own with the name of the target. The first of
+them computes the steps of all selections that can share passes (`daskfs.selectors.shared.ahead`); the others find the
+results in their checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster.workers import Workers
+from daskfs.matrix.base import Matrix
+from daskfs.pipeline.checks import check_pipeline
+from daskfs.pipeline.config import Pipeline
+from daskfs.pipeline.folder import UNFINISHED, check_output
+from daskfs.selectors.shared.ahead import Ahead, compute_ahead
+from daskfs.watching.base import Progress
+
+
+@dataclass
+class Together:
+    """Runs of the same pipeline with different targets, and what was computed for them together."""
+
+    pipelines: Sequence[Pipeline]
+    found: dict[tuple[str, str], InMemory] = field(default_factory=dict)
+
+    def arrays_for(
+        self,
+        pipeline: Pipeline,
+        label: str,
+        train: Matrix,
+        workers: Workers,
+        progress: Progress,
+        memory_limit: int,
+    ) -> Mapping[str, dict[str, np.ndarray]]:
+        """Return arrays for the checkpoint of a selection; the first call computes those of all pipelines."""
+        key = str(pipeline.output_path), label
+        if key not in self.found:
+            waiting = list[Ahead]()
+            runs = []
+            for one in self.pipelines:
+                kept = self.found[str(one.output_path), label] = InMemory()
+                rows = train if one is pipeline else training_rows(one)
+                selector = one.make_selector(label, memory_limit)
+                run, parts = selector.prepared(rows, workers, kept, progress if one is pipeline else None)
+                runs.append(run)
+                waiting += parts
+            own = next(run for one, run in zip(self.pipelines, runs, strict=True) if one is pipeline)
+            with own:
+                compute_ahead(own, waiting)
+        return self.found.pop(key).arrays
+
+
+@dataclass
+class InMemory:
+    """A checkpoint in memory."""
+
+    arrays: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+
+    def load(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays saved under a name, or None."""
+        return self.arrays.get(name)
+
+    def save(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        """Save arrays under a name."""
+        self.arrays[name] = arrays
+
+
+def training_rows(pipeline: Pipeline) -> Matrix:
+    """Return the training rows of genotypes that are read in place."""
+    source: Any = check_pipeline(pipeline)
+    matrix: Matrix = source.as_matrix()
+    split = pipeline.split
+    if split is None:
+        return matrix
+    return matrix.split(split.test, by=split.by, random_state=split.random_state, groups=split.groups)[0]
+
+
+def waiting_runs(pipelines: Sequence[Pipeline], resume: bool, force: bool) -> list[tuple[Pipeline, bool]]:
+    """Return the pipelines that are still to be run, and whether each continues an interrupted run.
+
+    Raises
+    ------
+    DaskfsError
+        A pipeline does not fit the data, or its folder exists.
+    """
+    found = []
+    for one in pipelines:
+        is_unfinished = Path(f"{one.output_path}{UNFINISHED}").exists()
+        if resume and one.output_path.exists() and not is_unfinished:
+            continue
+        check_pipeline(one)
+        if not (resume and is_unfinished):
+            check_output(one.output_path, force=force)
+        found.append((one, resume and is_unfinished))
+    return found
