@@ -407,6 +407,51 @@ def with_vectors(folder: Path, seed: int, n_vectors: int, **case: Any) -> tuple[
     return matrix, np.random.default_rng(seed).standard_normal((n_vectors, matrix.shape[0]))
 
 
+def with_phenotypes(folder: Path, seed: int, n_phenotypes: int, **case: Any) -> tuple[Cohort, list[str]]:
+    """Simulate a cohort; replace its table by one of several phenotypes with causal variants of their own."""
+    data, rng = simulate(folder, seed, **case), np.random.default_rng([seed, 16])
+    names = [f"trait{k}" for k in range(n_phenotypes)]
+    traits = []
+    for _ in names:
+        causal = np.sort(rng.choice(len(data.position), len(data.causal), replace=False))
+        genetic = standardised(data.dosages(causal)) @ rng.standard_normal(len(causal))
+        traits.append(genetic / genetic.std() + data.covariates[:, 0] / 100.0 + rng.standard_normal(len(genetic)))
+    with data.table.open("w") as text:
+        text.write("\t".join(["FID", "IID", "age", *names]) + "\n")
+        for i, (age, values) in enumerate(zip(data.covariates[:, 0], np.stack(traits, axis=1), strict=True), 1):
+            text.write("\t".join([str(i), str(i), f"{age:g}", *(f"{value:.6f}" for value in values)]) + "\n")
+    return data, names
+
+
+def runs_of(method: str, in_shared_passes: bool) -> Contender:
+    """Select for each phenotype as `daskfs select`, in one pipeline or in one after the other."""
+
+    def run(given: tuple[Cohort, list[str]]) -> list[Any]:
+        from daskfs.pipeline.config import build_pipeline
+        from daskfs.pipeline.run import run_each
+
+        data, names = given
+        source = {"kind": "plink", "path": str(data.bed), "phenotypes": str(data.table), "covariate_names": ["age"]}
+        select = {"method": method, "goal": "prediction", "random_state": 0, "always_include": ["age"]}
+        found = []
+        with TemporaryDirectory(dir=data.bed.parent) as folder:
+            for targets in [names] if in_shared_passes else [[name] for name in names]:
+                document = {"version": 1, "name": "phenotypes", "select": select, "output": f"{folder}/{targets[0]}"}
+                document["source"] = source | {"missing": "mean", "target": targets}
+                found += run_each(build_pipeline(document, "phenotypes", data.bed.parent))
+        return [result for outcome in found for result in outcome.results.values()]
+
+    return Contender(run)
+
+
+def judge_runs(data: Any, answer: list[Any]) -> dict[str, float]:
+    """Return means over the phenotypes."""
+    return {
+        "R2": float(np.mean([result.metrics["r2"] for result in answer])),
+        "variants": float(np.mean([len(result.table) - 1 for result in answer])),
+    }
+
+
 def by_codes(data: tuple[Any, np.ndarray]) -> np.ndarray:
     """Return the products of the vectors with all columns, from the two-bit codes of variants."""
     matrix, vectors = data
@@ -642,10 +687,38 @@ JOBS = [
             "full": [{"n_samples": 20_000, "n_variants": 20_000, "n_causal": 100, "n_vectors": n} for n in (1, 4, 16)],
         },
         about=(
-            "The product that a pass over a .bed file takes for each phenotype, for so many phenotypes at once: as "
-            "daskfs makes it from the codes, in float64, and by decoding blocks of 512 variants, in float32. The file "
-            "is in the system's cache. The error is a share of the largest product."
+            "The products of a pass over a .bed file with so many vectors at once: as daskfs makes them, in float64 "
+            "(one from totals of the codes, several of decoded copies that stay in the processor's cache), and by "
+            "decoding blocks of 512 variants for BLAS, in float32. The file is in the system's cache. The error is a "
+            "share of the largest product."
         ),
+    ),
+    Job(
+        "phenotypes",
+        "Several phenotypes of one cohort",
+        with_phenotypes,
+        {
+            "MESSAGE, shared passes": runs_of("message", True),
+            "MESSAGE, one after the other": runs_of("message", False),
+            "Auto, shared passes": runs_of("auto", True),
+            "Auto, one after the other": runs_of("auto", False),
+        },
+        {},
+        judge_runs,
+        {
+            "smoke": [{"n_samples": 800, "n_variants": 1500, "n_causal": 5, "n_phenotypes": 2}],
+            "small": [{"n_samples": 4000, "n_variants": 8000, "n_causal": 20, "n_phenotypes": 4}],
+            "full": [
+                {"n_samples": 30_000, "n_variants": 60_000, "n_causal": 200, "n_phenotypes": n} for n in (2, 4, 16)
+            ],
+        },
+        about=(
+            "Cohorts as in `biobank`, phenotypes with causal variants of their own and a heritability of one half. "
+            "`daskfs run` with a list of targets, and once for each: selection, test rows, marginal tests and report. "
+            "R2 is of the test rows; both are means over the phenotypes."
+        ),
+        repeats=1,
+        timeout_s=7_200.0,
     ),
     Job(
         "ld_blocks",
