@@ -530,6 +530,11 @@ class Pipeline(Section):
         return made
 
     @property
+    def n_targets(self) -> int:
+        """Number of pipelines with other targets that are run together, this one included."""
+        return self._n_targets
+
+    @property
     def of_each_target(self) -> list[Pipeline]:
         """This pipeline for each of its targets: of genotypes that are read in place, else the pipeline itself.
 

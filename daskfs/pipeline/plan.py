@@ -206,10 +206,11 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
                     raise
                 problem = f"{fault.problem}, the part of {shown_nbytes(limits.for_tasks)} that is left for a task"
                 raise PlanError(problem, "cluster.memory_limit", alternative=fault.alternative) from None
-        steps = [select.cost(label, plan, facts, limits) for label, plan in plans.items()]
+        n_targets = pipeline.n_targets
+        steps = [select.cost(label, plan, facts, limits, n_targets) for label, plan in plans.items()]
         excess = max(getattr(step, limits.of_tasks).nbytes for step in steps) - limits.for_tasks
         if excess <= 0 or excess >= available:
-            whole = make_plan(facts, plans, limits, available, _n_refitted(pipeline, facts))
+            whole = make_plan(facts, plans, limits, available, _n_refitted(pipeline, facts), n_targets)
             store = pipeline.store_path
             return replace(whole, is_fetched_anew=isinstance(store, ObjectPath) and store.cache_for("any") is None)
         available -= -(-excess // limits.n_tasks_in_process)
@@ -311,6 +312,7 @@ def make_plan(
     limits: ProcessLimits,
     available: int | None = None,
     n_refitted: int = 0,
+    n_targets: int = 1,
 ) -> Plan:
     """Combine the costs of all steps and compare them with the limits.
 
@@ -324,6 +326,8 @@ def make_plan(
         Bytes per task with which the selections were planned; default: all that the base of the process leaves.
     n_refitted : int
         Number of columns of the pipeline's common refit; 0 without a refit.
+    n_targets : int
+        Number of runs with other targets that share the selections' passes, this one included.
 
     Raises
     ------
@@ -331,7 +335,7 @@ def make_plan(
         A process would exceed its limit. The message says how much memory it needs.
     """
     steps = [] if data.store_exists else [ingest.cost(data, limits)]
-    steps += [select.cost(label, plan, data, limits) for label, plan in selector_plans.items()]
+    steps += [select.cost(label, plan, data, limits, n_targets) for label, plan in selector_plans.items()]
     if n_refitted:
         steps.append(refit.cost(n_refitted, len(selector_plans), data, limits))
     steps.append(evaluate.cost(data, limits))

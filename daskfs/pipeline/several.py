@@ -7,7 +7,7 @@ results in their checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from daskfs.matrix.base import Matrix
 from daskfs.pipeline.checks import check_pipeline
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.folder import UNFINISHED, check_output
-from daskfs.selectors.shared.ahead import Ahead, compute_ahead
+from daskfs.selectors.shared.ahead import compute_ahead
+from daskfs.selectors.shared.run import Checkpoint
 from daskfs.watching.base import Progress
 
 
@@ -30,31 +31,31 @@ class Together:
     pipelines: Sequence[Pipeline]
     found: dict[tuple[str, str], InMemory] = field(default_factory=dict)
 
-    def arrays_for(
+    def compute(
         self,
         pipeline: Pipeline,
         label: str,
+        checkpoint: Checkpoint,
         train: Matrix,
         workers: Workers,
         progress: Progress,
         memory_limit: int,
-    ) -> Mapping[str, dict[str, np.ndarray]]:
-        """Return arrays for the checkpoint of a selection; the first call computes those of all pipelines."""
+    ) -> None:
+        """Put into a checkpoint what a selection can share; the first call computes it for all pipelines."""
         key = str(pipeline.output_path), label
-        if key not in self.found:
-            waiting = list[Ahead]()
-            runs = []
-            for one in self.pipelines:
+        if key in self.found:
+            for name, arrays in self.found.pop(key).arrays.items():
+                checkpoint.save(name, arrays)
+            return
+        own, waiting = pipeline.make_selector(label, memory_limit).prepared(train, workers, checkpoint, progress)
+        for one in self.pipelines:
+            if one is not pipeline:
                 kept = self.found[str(one.output_path), label] = InMemory()
-                rows = train if one is pipeline else training_rows(one)
-                selector = one.make_selector(label, memory_limit)
-                run, parts = selector.prepared(rows, workers, kept, progress if one is pipeline else None)
-                runs.append(run)
-                waiting += parts
-            own = next(run for one, run in zip(self.pipelines, runs, strict=True) if one is pipeline)
-            with own:
-                compute_ahead(own, waiting)
-        return self.found.pop(key).arrays
+                rows: Any = training_rows(one)
+                waiting += one.make_selector(label, memory_limit).prepared(rows, workers, kept, None)[1]
+                rows.base.forget()
+        with own:
+            compute_ahead(own, waiting)
 
 
 @dataclass

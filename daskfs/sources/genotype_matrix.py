@@ -423,7 +423,7 @@ class GenotypeMatrix(Matrix):
     @cached_property
     def read_together(self) -> Hashable:
         """The files and the variants that are used."""
-        return tuple((str(one.place), one.n_samples, zlib.crc32(one.places.tobytes())) for one in self._sets)
+        return tuple((str(one.place), *one.places.shape, zlib.crc32(one.places.tobytes())) for one in self._sets)
 
     def products_of_each(self, matrices: Sequence[Matrix], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the products of all columns of each matrix, of the same files, with a vector over its rows."""
@@ -435,29 +435,21 @@ class GenotypeMatrix(Matrix):
 
     def _products(self, matrices: Sequence[Any], vectors: Any, columns: slice = slice(None)) -> list[np.ndarray]:
         found = [[vector @ one._covariates[:, columns]] for one, vector in zip(matrices, vectors, strict=True)]
-        n_padded = 1 if len(vectors) == 1 else -(-len(vectors) // TILE) * TILE
-        by_sample = np.zeros((n_padded, GENOTYPES_IN_BYTE * self._n_bytes))
+        by_sample = np.zeros((-(-len(vectors) // TILE) * TILE, GENOTYPES_IN_BYTE * self._n_bytes))
         for matrix, vector, out in zip(matrices, vectors, by_sample, strict=False):
             out[matrix._samples] = vector
         by_place = np.ascontiguousarray(by_sample[0].reshape(-1, GENOTYPES_IN_BYTE).T)
         for one, packed, variants in self._pieces(columns):
-            shape = (-(-len(packed) // TILE) * TILE, n_padded)
-            copies, missing = np.zeros((2, *shape)) if one.are_whole and n_padded > 1 else (None, None)
-            if copies is not None:
-                products(packed, COPIES_OF_BYTES, by_sample, copies, missing)
-            for k, (matrix, vector) in enumerate(zip(matrices, vectors, strict=True)):
-                values = matrix._values[variants].astype(np.float64)
-                if copies is not None and missing is not None:
-                    none, slope = values[:, 3], 0.5 * (values[:, 0] - values[:, 3])
-                    of_copies, of_missing = copies[: len(packed), k], missing[: len(packed), k]
-                    product = none * vector.sum() + slope * of_copies + (values[:, MISSING_CODE] - none) * of_missing
-                elif one.are_whole:
-                    totals = np.empty((len(packed), 4))
-                    code_totals(packed, by_place, totals)
-                    product = np.einsum("jl,jl->j", values, totals)
-                else:
-                    product = matrix._decoded(one, packed, variants) @ vector
-                found[k].append(product)
+            of_each: Sequence[np.ndarray]
+            if not one.are_whole:
+                dosages = _of_each(matrices, lambda matrix: matrix._decoded(one, packed, variants))  # noqa: B023
+                of_each = [some @ vector for some, vector in zip(dosages, vectors, strict=True)]
+            elif len(vectors) == 1:
+                of_each = [np.einsum("jl,jl->j", matrices[0]._values[variants], _totals(packed, by_place))]
+            else:
+                of_each = _of_copies(packed, [matrix._values[variants] for matrix in matrices], by_sample)
+            for parts, products_of_one in zip(found, of_each, strict=True):
+                parts.append(products_of_one)
         return [np.concatenate(parts) for parts in found]
 
     def _moments(self, matrices: Sequence[Any], weights: Any, columns: slice = slice(None)) -> list[Moments]:
@@ -469,14 +461,13 @@ class GenotypeMatrix(Matrix):
             placed[matrix._samples % GENOTYPES_IN_BYTE, matrix._samples // GENOTYPES_IN_BYTE] = weight
             by_place.append(placed)
         for one, packed, variants in self._pieces(columns):
-            for matrix, weight, placed, parts in zip(matrices, weights, by_place, found, strict=True):
-                if one.are_whole:
-                    totals = np.empty((len(packed), 4))
-                    code_totals(packed, placed, totals)
-                    parts.append(_moments(matrix._values[variants], totals))
-                else:
-                    dosages = matrix._decoded(one, packed, variants)
-                    parts.append(_moments(dosages, np.broadcast_to(weight, dosages.shape)))
+            if one.are_whole:
+                for matrix, placed, parts in zip(matrices, by_place, found, strict=True):
+                    parts.append(_moments(matrix._values[variants], _totals(packed, placed)))
+            else:
+                dosages = _of_each(matrices, lambda matrix: matrix._decoded(one, packed, variants))  # noqa: B023
+                for some, weight, parts in zip(dosages, weights, found, strict=True):
+                    parts.append(_moments(some, np.broadcast_to(weight, some.shape)))
         return [Moments(*map(np.concatenate, zip(*parts, strict=True))) for parts in found]
 
     def _decoded(self, one: Genotypes, packed: np.ndarray, variants: slice) -> np.ndarray:
@@ -546,6 +537,11 @@ class GenotypeMatrix(Matrix):
         """Return chromosome, position, alleles and frequency of some columns; see `Matrix.annotations`."""
         return {name: values[columns] for name, values in self._annotations.items()}
 
+    def forget(self) -> None:
+        """Release what pickling leaves out; names can be read again."""
+        vars(self).pop("names", None)
+        self._given, self._labels, self._annotations = None, {}, {}
+
     def exists(self) -> bool:
         """Return whether all files are still there."""
         return all(one.place.exists() for one in self._sets)
@@ -562,6 +558,36 @@ class GenotypeMatrix(Matrix):
 
     def __repr__(self) -> str:
         return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
+
+
+def _of_each(matrices: Sequence[Any], function: Callable[[Any], np.ndarray]) -> list[np.ndarray]:
+    """Return what a function returns for each matrix, which is called once for a matrix that occurs several times."""
+    known: dict[int, np.ndarray] = {}
+    for matrix in matrices:
+        if id(matrix) not in known:
+            known[id(matrix)] = function(matrix)
+    return [known[id(matrix)] for matrix in matrices]
+
+
+def _totals(packed: np.ndarray, by_place: np.ndarray) -> np.ndarray:
+    """Return the totals of a vector over the samples of each code, of shape (n_variants, 4)."""
+    totals = np.empty((len(packed), 4))
+    code_totals(packed, by_place, totals)
+    return totals
+
+
+def _of_copies(packed: np.ndarray, values: Sequence[np.ndarray], by_sample: np.ndarray) -> list[np.ndarray]:
+    """Return the products of variants with vectors, each with values of its own that are linear in the copies."""
+    shape = (-(-len(packed) // TILE) * TILE, len(by_sample))
+    copies, missing = np.zeros(shape), np.zeros(shape)
+    products(packed, COPIES_OF_BYTES, by_sample, copies, missing)
+    found = []
+    for k, of_codes in enumerate(values):
+        none, two = of_codes[:, 3].astype(np.float64), of_codes[:, 0].astype(np.float64)
+        of_copies, of_missing = copies[: len(packed), k], missing[: len(packed), k]
+        more = (of_codes[:, MISSING_CODE] - none) * of_missing
+        found.append(none * by_sample[k].sum() + 0.5 * (two - none) * of_copies + more)
+    return found
 
 
 def _moments(values: np.ndarray, weight: np.ndarray) -> Moments:

@@ -11,9 +11,11 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
 
 
-def cost(label: str, plan: SelectorPlan, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
-    """Return the planned step."""
+def cost(label: str, plan: SelectorPlan, data: DataFacts, limits: ProcessLimits, n_targets: int = 1) -> PlannedStep:
+    """Return the planned step; `n_targets` runs share it."""
     client, worker = limits.base_of_client(data.n_samples, data.held_nbytes) + plan.client, Budget()
+    if n_targets > 1:
+        client.add("genotypes of other targets", data.held_nbytes + (n_targets - 1) * others_nbytes(data))
     if limits.worker is None:
         client.include(plan.task.times(limits.n_tasks_in_process))
     else:
@@ -22,13 +24,17 @@ def cost(label: str, plan: SelectorPlan, data: DataFacts, limits: ProcessLimits)
     return PlannedStep(label, *numbers, 0, client, worker, plan.text, plan.in_client, plan.work)
 
 
+def others_nbytes(data: DataFacts) -> int:
+    """Return the memory of genotypes that share passes, without their names: values of codes, and vectors."""
+    return 16 * data.n_features + 32 * data.n_samples
+
+
 def run(context: Context, label: str, train: Matrix, workers: Workers, memory_limit: int) -> BaseSelector:
     """Return the fitted selector; `memory_limit` is that of a task, in bytes."""
     selector: BaseSelector = context.pipeline.make_selector(label, memory_limit)
     checkpoint = context.folder.checkpoint.part(label)
     if context.together is not None:
-        settings = label, train, workers, context.watch, memory_limit
-        for name, arrays in context.together.arrays_for(context.pipeline, *settings).items():
-            checkpoint.save(name, arrays)
+        settings = train, workers, context.watch, memory_limit
+        context.together.compute(context.pipeline, label, checkpoint, *settings)
     selector.fit_matrix(train, workers=workers, progress=context.watch, checkpoint=checkpoint)
     return selector
