@@ -213,7 +213,10 @@ def pipeline_of(resume: Path | None) -> Path:
     path = output.with_name(output.name + UNFINISHED) / PIPELINE
     if not path.is_file():
         done = "the run is finished" if (output / "result.json").exists() else "there is no interrupted run"
-        raise RunError(f"nothing to resume: {done}", str(output), "pass the folder of an interrupted run")
+        remedy = "pass the folder of an interrupted run"
+        if any(output.glob(f"*{UNFINISHED}")):  # of several targets
+            remedy += ", one of those in this folder, or pass the pipeline file too"
+        raise RunError(f"nothing to resume: {done}", str(output), remedy)
     if "***" in path.read_text(encoding="utf-8"):
         problem = "the pipeline file contained a password or a signed URL, which is not saved"
         raise RunError(problem, str(path), "pass the file too: `daskfs run PIPELINE.yaml --resume RUN_DIR`")

@@ -147,9 +147,12 @@ def run_each(
     Raises
     ------
     DaskfsError
-        A user error, for any of the targets before the first is run.
+        A user error, for any of the targets before the first is run; or all of them are finished.
     """
     waiting = waiting_runs(pipeline.of_each_target, resume, force)
+    if not waiting:
+        problem = "nothing to resume: the runs of all targets are finished"
+        raise RunError(problem, str(pipeline.output_path), "leave --resume out, and choose another output")
     together = Together([one for one, _ in waiting])
     for one, is_interrupted in waiting:
         yield run_pipeline(one, resume=is_interrupted, force=force, progress=progress, together=together)

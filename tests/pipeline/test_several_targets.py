@@ -9,9 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from daskfs.cli import app
-from daskfs.errors import ConfigError, DaskfsError
+from daskfs.errors import ConfigError, RunError
 from daskfs.model_selection import auto
 from daskfs.pipeline.config import build_pipeline
+from daskfs.pipeline.folder import pipeline_of as pipeline_of_run
 from daskfs.pipeline.run import run_each, run_pipeline
 from daskfs.sources.genotype_matrix import GenotypeMatrix
 from tests.genotype_files import write_phenotypes, write_plink
@@ -101,12 +102,16 @@ def test_an_interrupted_run_continues_and_finished_ones_stay(files, tmp_path, mo
         patched.setattr("daskfs.pipeline.steps.report.run", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(runs)
-    with refused(DaskfsError, "run-folders"):
+    with refused(RunError, "run-folders", at="LDL"):
         list(run_each(pipeline))
+    with refused(RunError, "run-folders", at="runs", naming=["pipeline file"]):
+        pipeline_of_run(tmp_path / "runs")
+    assert pipeline_of_run(tmp_path / "runs" / "HDL").exists()
     rest = list(run_each(pipeline, resume=True))
     assert [one.folder.name for one in rest] == TARGETS[1:]
     assert (first.folder / "result.json").read_bytes() == before
-    assert list(run_each(pipeline, resume=True)) == []
+    with refused(RunError, "run-folders", at="runs"):
+        list(run_each(pipeline, resume=True))
 
 
 def interrupt(*_):

@@ -14,12 +14,16 @@ from sklearn.base import clone
 from daskfs import Message, SelectionCV
 from daskfs.errors import PlanError
 from daskfs.losses import TargetKind
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.selectors.message.choices import NormalEquations
 from daskfs.selectors.message.in_step import Products, Weights, in_step
 from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.shared.run import Run
 from daskfs.sources.genotype_matrix import GenotypeMatrix
 from tests.genotype_files import N, cohort
 from tests.tolerances import FLOAT64, assert_close, assert_same_answer
 
+SMALL = NormalEquations(*np.zeros((7, 1)))
 COVARIATES = ["age", "PC1"]
 
 
@@ -61,6 +65,14 @@ def test_each_computation_gets_its_own_answers(matrix, passes):
         np.testing.assert_allclose(moments.mean, X[rows].mean(axis=0), rtol=1e-12)
         np.testing.assert_allclose(moments.std, X[rows].std(axis=0), atol=1e-12)
     assert passes == [3, 2, 1, 1, 1]
+
+
+def test_what_was_computed_ahead_is_not_used_for_other_columns(matrix):
+    run = Run(matrix, "example")
+    run.put("select-0-0", SMALL)
+    assert run.over(matrix.take(np.arange(5))).load("select-0-0", NormalEquations) is SMALL
+    wider = ArrayMatrix(np.zeros((N, 3)), np.zeros(N))
+    assert run.over(wider).load("select-0-0", NormalEquations) is None
 
 
 def test_an_error_of_one_ends_all(matrix):

@@ -141,6 +141,8 @@ class Run:
             By default unchanged.
         """
         run = copy(self)
+        if matrix.shape[1] != self.matrix.shape[1]:  # what was computed ahead is of other columns
+            run._ready = {}
         run.matrix, run._by = matrix, by or self._by
         run.task_limit = self.task_limit if task_limit is None else task_limit
         return run
