@@ -709,7 +709,8 @@ JOBS = [
             "smoke": [{"n_samples": 800, "n_variants": 1500, "n_causal": 5, "n_phenotypes": 2}],
             "small": [{"n_samples": 4000, "n_variants": 8000, "n_causal": 20, "n_phenotypes": 4}],
             "full": [
-                {"n_samples": 30_000, "n_variants": 60_000, "n_causal": 200, "n_phenotypes": n} for n in (2, 4, 16)
+                {"n_samples": 10_000, "n_variants": 20_000, "n_causal": 100, "n_phenotypes": 16},
+                {"n_samples": 30_000, "n_variants": 60_000, "n_causal": 200, "n_phenotypes": 4},
             ],
         },
         about=(

@@ -37,7 +37,7 @@ def files(tmp_path_factory):
     return folder
 
 
-def pipeline_of(files, target, output, method="message", **select):
+def pipeline_of(files, target, output, method="message", cluster=None, **select):
     options = {"phenotypes": str(files / "p.tsv"), "covariate_names": ["age"], "missing": "mean", "target": target}
     document = {
         "version": 1,
@@ -45,6 +45,7 @@ def pipeline_of(files, target, output, method="message", **select):
         "source": {"kind": "plink", "path": str(files / "c.bed"), **options},
         "select": {"method": method, "random_state": 0, "always_include": ["age"], **select},
         "output": str(output),
+        "cluster": cluster or {},
     }
     return build_pipeline(document, "here", files)
 
@@ -79,6 +80,17 @@ def test_each_run_is_that_of_its_target_alone(files, tmp_path, passes):
         assert f"target: {target}\n" in written
     assert max(passes) == 1
     assert n_together < 0.7 * len(passes)
+
+
+@pytest.mark.parametrize("kind", ["threads", pytest.param("local", marks=pytest.mark.slow)])
+def test_workers_share_passes_too(files, tmp_path, kind):
+    cluster = {"kind": kind, "n_workers": 2}
+    outcomes = list(run_each(pipeline_of(files, TARGETS, tmp_path / "runs", n_subsets=1, cluster=cluster)))
+    for target, outcome in zip(TARGETS, outcomes, strict=True):
+        alone = run_pipeline(pipeline_of(files, target, tmp_path / target, n_subsets=1))
+        (found,), (expected,) = outcome.results.values(), alone.results.values()
+        assert list(found.table["name"]) == list(expected.table["name"])
+        assert_close(np.array(found.table["coef"]), np.array(expected.table["coef"]), FLOAT64)
 
 
 def test_folds_of_several_targets_share_passes_too(files, tmp_path, passes, monkeypatch):
