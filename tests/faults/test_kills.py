@@ -11,9 +11,6 @@ import pytest
 
 from tests.faults.kills import METHODS, command, end_of, ends_the_same, prepare, run
 
-AFTER_THE_FIRST = 6
-"""The number of a kernel's call after the first selection, of three calls, and before the last of nine."""
-
 TABLE = "a,b,c,y\n" + "".join(f"{i % 17},{i * 7 % 13},{'uvw'[i % 3]},{i % 5}\n" for i in range(2000))
 """Of its texts Arrow loads pandas."""
 
@@ -37,7 +34,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(of_message):
 
 @pytest.mark.nightly
 def test_a_run_terminated_in_a_kernel_is_resumed_to_the_same_bits(of_message):
-    done = run(of_message, moment="kernel", at=AFTER_THE_FIRST, how=signal.SIGTERM)
+    done = run(of_message, moment="kernel after a save", at=1, how=signal.SIGTERM)
     assert done.stderr.endswith(continued(of_message)), done.stderr
     assert end_of(of_message, done, signal.SIGTERM) == "identical"
 

@@ -1,7 +1,7 @@
 """Computations that wait for each other, so that one pass over a matrix answers what all of them ask at the same time.
 
 A computation is a generator: it yields what it asks of a pass, is sent the answer, and returns its result. A pass over
-genotypes for sixteen vectors takes about as long as two for one, and each file is read once.
+genotypes for sixteen vectors takes less than four times as long as for one, and each file is read once.
 """
 
 from __future__ import annotations
