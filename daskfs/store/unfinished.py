@@ -6,11 +6,11 @@ import errno
 import os
 import shutil
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,7 @@ class UnfinishedStore:
         StoreExistsError
             Something has appeared at the target.
         """
-        paths = (Path(parent, name) for parent, _, names in os.walk(self.folder) for name in ("", *names))
-        with interrupts.Pool(_N_SYNCS, thread_name_prefix="daskfs-sync") as pool:
-            while some := [pool.submit(_sync, path) for path in islice(paths, 1024)]:  # there may be millions
-                for done in some:
-                    interrupts.result_of(done)
+        _flush(Path(parent, name) for parent, _, names in os.walk(self.folder) for name in ("", *names))
         with interrupts.held():
             self._refuse_existing()
             self.folder.rename(self.target)
@@ -193,6 +189,45 @@ def _remove(folder: Path) -> None:
     except FileNotFoundError:
         return
     shutil.rmtree(doomed)
+
+
+def _flush(paths: Iterator[Path]) -> None:
+    """Make files durable, several at a time; fewer where no more threads can be started."""
+    lock, faults, is_over = threading.Lock(), list[OSError](), threading.Event()
+
+    def flush_next() -> bool:
+        with lock:
+            path = None if is_over.is_set() else next(paths, None)
+        try:
+            if path is not None:
+                _sync(path)
+        except OSError as fault:
+            faults.append(fault)
+            is_over.set()
+        return path is not None
+
+    def flush_all() -> None:
+        while flush_next():
+            pass
+
+    threads = [threading.Thread(target=flush_all, name="daskfs-sync", daemon=True) for _ in range(_N_SYNCS - 1)]
+    is_next = True
+    try:
+        with interrupts.held(), suppress(RuntimeError):  # the system may limit threads, or their memory
+            for thread in threads:
+                thread.start()
+        while is_next:
+            with interrupts.held():
+                is_next = flush_next()
+            interrupts.check()
+    finally:
+        is_over.set()
+        with interrupts.held():
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+    if faults:
+        raise faults[0]
 
 
 def _sync(path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -316,14 +317,40 @@ def test_the_rest_of_another_host_is_not_touched(tmp_path):
     assert lock.exists()
 
 
-def test_all_files_are_on_disk_before_the_store_has_its_name(tmp_path, matrix, monkeypatch):
-    path, flushed = tmp_path / "s.zarr", set()
+@pytest.mark.parametrize("n_threads", [0, 2, 100])
+def test_all_files_are_on_disk_before_the_store_has_its_name(tmp_path, matrix, monkeypatch, n_threads):
+    path, flushed, left, start = tmp_path / "s.zarr", set(), [n_threads], threading.Thread.start
+
+    def start_some(thread):
+        if thread.name.startswith("daskfs-sync"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise RuntimeError("can't start new thread")
+        start(thread)
 
     def flush(descriptor):
         if not path.exists():
             flushed.add(os.fstat(descriptor).st_ino)
 
     monkeypatch.setattr("os.fsync", flush)
+    monkeypatch.setattr("threading.Thread.start", start_some)
     with StoreWriter(path, 70, source={}) as writer:
         write_rows(writer, matrix)
     assert {written.stat().st_ino for written in path.rglob("*")} <= flushed
+
+
+def test_a_file_that_cannot_be_flushed_leaves_no_store(tmp_path, matrix, monkeypatch):
+    path, count = tmp_path / "s.zarr", iter(range(100))
+
+    def flush(_):
+        if next(count) == 3:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def fails():
+        with StoreWriter(path, 70, source={}) as writer:
+            write_rows(writer, matrix)
+            monkeypatch.setattr("os.fsync", flush)
+
+    with pytest.raises(OSError, match="Input/output"):
+        fails()
+    assert list(tmp_path.iterdir()) == []
