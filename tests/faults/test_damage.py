@@ -23,6 +23,7 @@ def test_some_damage_of_each_kind_is_named_or_makes_no_difference():
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 def test_all_damage_is_named_or_makes_no_difference():
     outcomes = campaign(seed=1)
     assert bad(outcomes) == []

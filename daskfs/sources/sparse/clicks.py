@@ -217,9 +217,12 @@ class ClicksSource(LineSource):
     @cached_property
     def columns(self) -> dict[str, int]:
         """Names of the columns, with the kind of each."""
-        names, target = self._names_of(self.files[0]), self.target_names[0]
-        if self._columns is not None:
-            is_without = self._unlabelled == "keep" and len(names) == len(self._columns) - 1
+        target = self.target_names[0]
+        if self._columns is None:
+            names = self._names_of(self.files[0])
+        else:
+            n_values = len(self._first_line(self.files[0]).split(self._delimiter.encode()))
+            is_without = self._unlabelled == "keep" and n_values == len(self._columns) - 1
             names = [name for name in self._columns if not (is_without and name == target)]
         for file in self.files[1:] if self.has_header else ():
             if self._names_of(file) != names:
@@ -241,10 +244,14 @@ class ClicksSource(LineSource):
                 kinds[name] = kind
         return kinds
 
-    def _names_of(self, file: Path) -> list[str]:
+    @staticmethod
+    def _first_line(file: Path) -> bytes:
         with open_bytes(file) as stream:
             skip_mark(stream, file)
-            line = stream.readline(LONGEST_LINE_NBYTES).rstrip(b"\r\n")
+            return stream.readline(LONGEST_LINE_NBYTES).rstrip(b"\r\n")
+
+    def _names_of(self, file: Path) -> list[str]:
+        line = self._first_line(file)
         try:
             return line.decode().split(self._delimiter)
         except UnicodeDecodeError as fault:

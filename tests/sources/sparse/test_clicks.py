@@ -91,6 +91,11 @@ def test_columns_are_named_where_there_is_no_header(write):
     assert features_of(everything)[0] == ROWS[0] | {"skipped=x"}
 
 
+def test_the_first_row_is_not_read_as_a_header_where_there_is_none(write):
+    path = write(TEXT.encode().split(b"\n", 1)[1].replace(b"\tx\t", b"\t\xff\t", 1))
+    assert features_of(ClicksSource(path, columns=COLUMNS, **OPTIONS)) == ROWS
+
+
 def test_counts_are_binned_by_the_square_of_their_logarithm():
     edges, texts = bins()
     assert len(edges) + 1 == len(texts) == len(set(texts))
