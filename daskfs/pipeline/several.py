@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.cluster.workers import Workers
+from daskfs.errors import DaskfsError
 from daskfs.matrix.base import Matrix
 from daskfs.pipeline.checks import check_pipeline
 from daskfs.pipeline.config import Pipeline
@@ -52,7 +53,11 @@ class Together:
             if one is not pipeline:
                 kept = self.found[str(one.output_path), label] = InMemory()
                 rows: Any = training_rows(one)
-                waiting += one.make_selector(label, memory_limit).prepared(rows, workers, kept, None)[1]
+                try:
+                    waiting += one.make_selector(label, memory_limit).prepared(rows, workers, kept, None)[1]
+                except DaskfsError as fault:
+                    fault.add_note(f"in the run of {one.output_path.name}, which shares passes with this one")
+                    raise
                 rows.base.forget()
         with own:
             compute_ahead(own, waiting)

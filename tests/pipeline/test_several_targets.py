@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from daskfs.cli import app
-from daskfs.errors import ConfigError, RunError
+from daskfs.errors import ConfigError, DataError, RunError
 from daskfs.model_selection import auto
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.folder import pipeline_of as pipeline_of_run
@@ -142,6 +142,13 @@ def test_nothing_is_run_if_a_target_is_wrong(files, tmp_path, targets, topic, pl
     with refused(ConfigError, topic, at=place, naming=naming):
         list(run_each(pipeline_of(files, targets, tmp_path / "runs")))
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_error_of_another_target_names_it_and_leaves_no_run(files, tmp_path):
+    with refused(DataError, "target", at="y") as caught:
+        list(run_each(pipeline_of(files, ["T2D", "LDL"], tmp_path / "runs", loss="logistic")))
+    assert any("the run of LDL" in note for note in caught.value.__notes__)
+    assert not any((tmp_path / "runs").iterdir())
 
 
 def test_the_command_lists_targets_with_commas(files, tmp_path, monkeypatch):
