@@ -249,17 +249,25 @@ def plan(
     Shows bytes read and written, passes, tasks and the peak memory of each process; for a batch system, also the job
     script. A pipeline that needs more than its memory limit is refused.
     """
-    pipeline = _load(pipeline_file, overrides)
+    found = {}
+    for one in _load(pipeline_file, overrides).of_each_target:
+        found[one.output_path.name] = _plan_of(one, on, price, latency, machine)
+    if len(found) == 1:
+        (document, text), *_ = found.values()
+        _print(document, text, as_json)
+        return
+    texts = "\n\n".join(f"{name}:\n{text}" for name, (_, text) in found.items())
+    _print({"plans": {name: document for name, (document, _) in found.items()}}, texts, as_json)
+
+
+def _plan_of(
+    pipeline: Pipeline, on: str | None, price: float | None, latency: float, machine: Path | None
+) -> tuple[dict[str, Any], str]:
+    """Return a plan as a document and as text."""
     from daskfs.pipeline.checks import check_pipeline
     from daskfs.pipeline.facts import facts_of
     from daskfs.pipeline.plan import jobs_of, plan_pipeline, text_of_jobs
 
-    each = pipeline.of_each_target
-    if len(each) > 1:
-        plans = {one.output_path.name: plan_pipeline(one, facts_of(one, check_pipeline(one))) for one in each}
-        of_each = {name: one.to_document() for name, one in plans.items()}
-        _print({"plans": of_each}, "\n\n".join(f"{name}:\n{one.to_text()}" for name, one in plans.items()), as_json)
-        return
     jobs = jobs_of(pipeline)
     if pipeline.is_stream:
         from daskfs.pipeline.plan import plan_of_stream
@@ -277,7 +285,7 @@ def plan(
             costs = costs_of(planned, methods, nodes, replace(one_core, latency_s=latency))
             text += "\n" + text_of_costs(planned, costs, nodes, price)
             document["on"] = {"cores": nodes.total, "price": price, "steps": [vars(one) for one in costs]}
-    _print(document | jobs, "\n".join(filter(None, (text, text_of_jobs(jobs)))), as_json)
+    return document | jobs, "\n".join(filter(None, (text, text_of_jobs(jobs))))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 
+from daskfs.sources.genotype_matrix import GenotypeMatrix
 from daskfs.sources.plink import PlinkSource
 
 
@@ -79,3 +80,15 @@ def cohort(folder, seed=0, n=N, p=P, n_classes=0):
     options = {"target": "T", "covariate_names": ["age", "PC1"], "missing": "mean"}
     bed, table = write_plink(folder / "set.bed", dosages), write_phenotypes(folder / "t.pheno", phenotypes)
     return PlinkSource(bed, phenotypes=table, **options).as_matrix()
+
+
+def counted_passes(monkeypatch):
+    """Return a list that grows by the number of vectors of each pass over genotype files."""
+    found, products = [], GenotypeMatrix.products_of_each
+
+    def counted(self, matrices, vectors):
+        found.append(len(vectors))
+        return products(self, matrices, vectors)
+
+    monkeypatch.setattr(GenotypeMatrix, "products_of_each", counted)
+    return found

@@ -548,7 +548,7 @@ class Pipeline(Section):
             return [self]
         found = dict[str, Pipeline]()
         for target in targets:
-            folder = re.sub(r"[^\w.-]", "_", target)
+            folder = re.sub(r"[^\w-]", "_", target)  # no dots: ".." is another folder
             if folder in found:
                 problem = f"expected a folder for each target, found two with the folder {folder!r}"
                 raise ConfigError(problem, "source.target", "leave out one of them")

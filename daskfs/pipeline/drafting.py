@@ -180,10 +180,11 @@ class GenotypeDraft:
         n_samples, n_features = self.source.estimate_shape()
         classes = self.source.target_classes
         what = "numbers" if classes is None else " and ".join(classes)
-        lines = [
-            f"{self.source.place}: {n_features - len(self.covariates):,} variants",
-            f"target: {self.source.target_names[0]!r} ({what}), known for {n_samples:,} samples",
-        ]
+        names = self.source.target_names
+        target = f"target: {names[0]!r} ({what}), known for {n_samples:,} samples"
+        if len(names) > 1:
+            target = f"targets: {', '.join(map(repr, names))}, with a run for each"
+        lines = [f"{self.source.place}: {n_features - len(self.covariates):,} variants", target]
         lines += [f"covariates, always selected: {', '.join(self.covariates)}"] if self.covariates else []
         lines += [] if self.families is None else [self.families.in_words]
         return lines + [f"  {note}" for note in self.source.notes]
@@ -197,7 +198,7 @@ class GenotypeDraft:
             "files": [str(file) for file in self.source.files],
             "n_samples": n_samples,
             "n_variants": n_features - len(self.covariates),
-            "target": self.source.target_names[0],
+            "target": names[0] if len(names := list(self.source.target_names)) == 1 else names,
             "covariates": self.covariates,
             "remarks": list(self.source.notes),
         }
@@ -279,7 +280,7 @@ def _genotypes(
     """Return the kind of genotype files, the other entries of their `source` section, and the source, checked."""
     kind = kind_of(path)
     options: dict[str, Any] = {"path": getattr(path, "address", str(path)), "phenotypes": phenotypes, "target": target}
-    if target is not None and len(several := [one.strip() for one in target.split(",")]) > 1:
+    if target is not None and len(several := [one.strip() for one in target.split(",") if one.strip()]) > 1:
         options["target"] = several
     if covariates is not None and location(covariates).is_file():
         options["covariates"] = covariates

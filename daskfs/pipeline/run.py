@@ -293,7 +293,10 @@ class _StoreRun:
                 workers = opened.enter_context(open_workers(self.context, kind))
             store, data = self._store(workers)
             folder.checkpoint.claim(_settings(pipeline, store))
-            self._compile(store, data.target)
+            self._compile(pipeline, str(store.dtype), data.target)
+            together = self.context.together
+            for one in () if together is None else together.others(pipeline):
+                self._compile(one, str(store.dtype), facts_of(one, check_pipeline(one)).target)
             workers = workers or opened.enter_context(open_workers(self.context, kind))
             n_workers = limits.n_workers
             if kind not in ("none", "threads", "local"):
@@ -324,16 +327,15 @@ class _StoreRun:
         check_sizes(pipeline, store.shape[1])
         return store, found
 
-    def _compile(self, store: Stored, target: TargetKind) -> None:
+    def _compile(self, pipeline: Pipeline, dtype: str, target: TargetKind) -> None:
         """Compile the kernels in other processes, because the compiler's memory could exceed this process's limit."""
-        pipeline = self.context.pipeline
         losses = check_losses(pipeline, target)
         then: dict[str, Any] = {"n_classes": min(target.n_classes, 3)}
         if pipeline.refit.by != "method":
             then["then_refit"] = True
         dumped = ((losses[label], one.model_dump(mode="json")) for label, one in pipeline.selections.items())
         selections = (one | ({"loss": loss} if "loss" in one else {}) | then for loss, one in dumped)
-        compile_ahead(selections, str(store.dtype), self.context.watch)
+        compile_ahead(selections, dtype, self.context.watch)
 
     def _selection(self, label: str, store: Stored, workers: Workers) -> SelectionResult:
         """Select, refit, evaluate and examine."""

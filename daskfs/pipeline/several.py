@@ -32,6 +32,10 @@ class Together:
     pipelines: Sequence[Pipeline]
     found: dict[tuple[str, str], InMemory] = field(default_factory=dict)
 
+    def others(self, pipeline: Pipeline) -> list[Pipeline]:
+        """Return the pipelines for which this one computes something: none if an earlier one has done so."""
+        return [] if self.found else [one for one in self.pipelines if one is not pipeline]
+
     def compute(
         self,
         pipeline: Pipeline,

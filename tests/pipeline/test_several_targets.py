@@ -14,8 +14,7 @@ from daskfs.model_selection import auto
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.folder import pipeline_of as pipeline_of_run
 from daskfs.pipeline.run import run_each, run_pipeline
-from daskfs.sources.genotype_matrix import GenotypeMatrix
-from tests.genotype_files import write_phenotypes, write_plink
+from tests.genotype_files import counted_passes, write_phenotypes, write_plink
 from tests.refusals import refused
 from tests.tolerances import FLOAT64, assert_close
 
@@ -52,14 +51,7 @@ def pipeline_of(files, target, output, method="message", cluster=None, **select)
 
 @pytest.fixture
 def passes(monkeypatch):
-    found, products = [], GenotypeMatrix.products_of_each
-
-    def counted(self, matrices, vectors):
-        found.append(len(vectors))
-        return products(self, matrices, vectors)
-
-    monkeypatch.setattr(GenotypeMatrix, "products_of_each", counted)
-    return found
+    return counted_passes(monkeypatch)
 
 
 def test_each_run_is_that_of_its_target_alone(files, tmp_path, passes):
@@ -135,6 +127,7 @@ def interrupt(*_):
     [
         (["LDL", "HLD"], "genotypes", "p.tsv", ["HLD", "LDL"]),
         (["LDL", "LDL"], "pipeline-files", "source.target", ["LDL"]),
+        (["..", "a.b", "a_b"], "pipeline-files", "source.target", ["a_b"]),
         (["a b", "a/b"], "pipeline-files", "source.target", ["a_b"]),
     ],
 )
@@ -169,8 +162,12 @@ def test_the_command_lists_targets_with_commas(files, tmp_path, monkeypatch):
         f"version: 1\nname: two\nsource: {source}\nselect: {{method: message, n_subsets: 1}}\n"
     )
     assert "valid" in said("validate", "p.yaml")
-    text = said("plan", "p.yaml")
+    text = said("plan", "p.yaml", "--on", "2x4")
+    assert text.count("on 2 machines of 4 cores") == 2
     assert text.index("LDL:\n") < text.index("T2D:\n")
+    text = said("init", genotypes, "--phenotypes", table, "--target", "LDL,T2D,", "--output", "drafted.yaml")
+    assert "'LDL', 'T2D'" in text
+    assert "target: [LDL, T2D]" in (tmp_path / "drafted.yaml").read_text()
     text = said("run", "p.yaml", "--quiet")
     assert text.index("LDL:\n") < text.index("T2D:\n")
     assert (tmp_path / "runs" / "two" / "T2D" / "report.html").exists()

@@ -19,8 +19,7 @@ from daskfs.selectors.message.choices import NormalEquations
 from daskfs.selectors.message.in_step import Products, Weights, in_step
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.shared.run import Run
-from daskfs.sources.genotype_matrix import GenotypeMatrix
-from tests.genotype_files import N, cohort
+from tests.genotype_files import N, cohort, counted_passes
 from tests.tolerances import FLOAT64, assert_close, assert_same_answer
 
 SMALL = NormalEquations(*np.zeros((7, 1)))
@@ -34,15 +33,7 @@ def matrix(tmp_path_factory):
 
 @pytest.fixture
 def passes(monkeypatch):
-    """Return a list that grows by the number of vectors of each pass."""
-    found, products = [], GenotypeMatrix.products_of_each
-
-    def counted(self, matrices, vectors):
-        found.append(len(vectors))
-        return products(self, matrices, vectors)
-
-    monkeypatch.setattr(GenotypeMatrix, "products_of_each", counted)
-    return found
+    return counted_passes(monkeypatch)
 
 
 def test_each_computation_gets_its_own_answers(matrix, passes):

@@ -17,7 +17,7 @@ from daskfs.selectors.message import screened
 from daskfs.selectors.message.in_step import in_step
 from daskfs.selectors.message.screened import Near, Point, StandardisedColumns, _may_enter, screened_path
 from daskfs.sources.genotype_matrix import GenotypeMatrix
-from tests.genotype_files import N, P, cohort
+from tests.genotype_files import N, P, cohort, counted_passes
 from tests.refusals import refused
 from tests.tolerances import FLOAT32, FLOAT64, assert_close, assert_same_answer
 
@@ -124,18 +124,13 @@ def test_a_path_with_too_many_knots_follows_the_grid(matrix, monkeypatch):
 
 
 def test_only_columns_near_the_path_are_decoded_and_passes_are_few(matrix, monkeypatch):
-    asked, passes, read, products = set(), [], GenotypeMatrix.read, GenotypeMatrix.products_of_each
+    asked, passes, read = set(), counted_passes(monkeypatch), GenotypeMatrix.read
 
     def counted(self, rows, columns=slice(None), out=None):
         asked.update(np.arange(self.shape[1])[columns].tolist())
         return read(self, rows, columns, out)
 
-    def passed(self, matrices, vectors):
-        passes.append(len(vectors))
-        return products(self, matrices, vectors)
-
     monkeypatch.setattr(GenotypeMatrix, "read", counted)
-    monkeypatch.setattr(GenotypeMatrix, "products_of_each", passed)
     options = {"free": np.arange(2), "most_near": P, "penalty": 6.0, "patience": 10}
     path = alone(screened_path(matrix, matrix.target, np.ones(N), **options))
     assert len(path.entered) <= len(asked) < P // 2
