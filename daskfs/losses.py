@@ -202,6 +202,8 @@ class TargetKind(NamedTuple):
     """Whether it was given as texts, booleans or categories. Otherwise it was inferred from numbers."""
     n_whole: int = 0
     """Number of different whole values, if these could be meant as classes or as numbers; 0: unambiguous."""
+    is_continuous: bool = False
+    """Whether some values are known not to be whole, so that they are no labels."""
 
 
 PLAIN_NUMBERS = TargetKind()
@@ -361,16 +363,20 @@ def loss_for(
     raise ConfigError(f"{found}; {method} takes {takes}", "loss", remedy)
 
 
-def refuse_numbers_for_classes(
+def check_loss_for(
     name: str, kind: TargetKind, requires: Sequence[Requirement] = (), among: Collection[str] | None = None
 ) -> None:
-    """Refuse a regression loss for a target that was given as texts, booleans or categories.
+    """Refuse a regression loss for texts, booleans and categories, and a classification loss for a continuous target.
 
     Raises
     ------
     ConfigError
         Names the losses to set.
     """
+    if LOSSES[name].is_classifier and kind.is_continuous:
+        fitting = [one for one in losses_with(requires, among) if not LOSSES[one].is_classifier]
+        remedy = f"set loss to {' or '.join(map(repr, fitting))}" if fitting else "code the classes as whole numbers"
+        raise ConfigError(f"the {name} loss is of classes, the target has values that are not whole", "loss", remedy)
     if not kind.is_declared or LOSSES[name].is_classifier:
         return
     others = [one for one in losses_with(requires, among) if LOSSES[one].is_classifier]

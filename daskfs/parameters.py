@@ -51,9 +51,9 @@ from daskfs.losses import (
     Requirement,
     TargetKind,
     check_loss,
+    check_loss_for,
     loss_for,
     losses_with,
-    refuse_numbers_for_classes,
 )
 
 
@@ -124,12 +124,13 @@ class LossOf:
         Raises
         ------
         ConfigError
-            The loss is for numbers but the target has declared classes, or the method does not support the target.
+            The loss is for numbers but the target has declared classes, or the reverse, or the method does not support
+            the target.
         """
-        if named != AUTO:
-            refuse_numbers_for_classes(named, kind, self.requires, self.among)
-            return named
-        return loss_for(method, kind, self.requires, self.among, self.prefers, self.several)
+        if named == AUTO:
+            named = loss_for(method, kind, self.requires, self.among, self.prefers, self.several)
+        check_loss_for(named, kind, self.requires, self.among)
+        return named
 
 
 def _is_power_of_two(value: Any) -> bool:

@@ -299,7 +299,7 @@ def tasks_on(client: distributed.Client, name: str) -> list[str]:
     return [key for key in found if name in key]
 
 
-def until(is_so: Callable[[], bool], timeout_s: float = 20.0) -> bool:
+def until(is_so: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     end = time.monotonic() + timeout_s
     while not is_so() and time.monotonic() < end:
         time.sleep(0.05)

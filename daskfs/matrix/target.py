@@ -48,6 +48,8 @@ class WholeValues:
 
     def __init__(self) -> None:
         self._found: np.ndarray | None = np.empty(0)
+        self.are_fractions = False
+        """Whether a value that is not whole stopped it."""
 
     def update(self, y: np.ndarray) -> None:
         """Examine further rows."""
@@ -57,6 +59,7 @@ class WholeValues:
             found = np.union1d(self._found, y[start : start + _PIECE])
             is_whole = (np.abs(found) < LARGEST_LABEL) & (found == np.floor(found))
             self._found = found if is_whole.all() and len(found) <= MOST_DOUBTED else None
+            self.are_fractions = bool((np.isfinite(found) & (found != np.floor(found))).any())
 
     @property
     def count(self) -> int:
@@ -77,8 +80,8 @@ def kind_of_values(n_whole: int, n_samples: int) -> TargetKind:
     --------
     >>> kind_of_values(2, 3).n_classes, kind_of_values(3, 5).n_classes, kind_of_values(0, 5).n_classes
     (2, 0, 0)
-    >>> kind_of_values(3, 30), kind_of_values(30, 1000)
-    (TargetKind(n_classes=3, is_declared=False, n_whole=3), TargetKind(n_classes=0, is_declared=False, n_whole=30))
+    >>> kind_of_values(3, 30).n_classes, kind_of_values(30, 1000).n_classes, kind_of_values(30, 1000).n_whole
+    (3, 0, 30)
     """
     if n_whole == 2:
         return TargetKind(2)
@@ -91,7 +94,7 @@ def kind_of(y: np.ndarray) -> TargetKind:
     """Return the kind of a numeric target of shape (n_samples,)."""
     values = WholeValues()
     values.update(y)
-    return kind_of_values(values.count, len(y))
+    return kind_of_values(values.count, len(y))._replace(is_continuous=values.are_fractions)
 
 
 def kind_of_target(matrix: Matrix) -> TargetKind:

@@ -13,7 +13,7 @@ from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import NAME_NBYTES, Names, columns_of_table
-from daskfs.matrix.target import kind_of_target, kind_of_values
+from daskfs.matrix.target import kind_of, kind_of_target, kind_of_values
 from daskfs.objects.ahead import ahead_nbytes
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Pipeline, Split
@@ -27,6 +27,8 @@ from daskfs.store.layout import choose_layout, store_nbytes
 from daskfs.store.sparse.layout import BLOCK_ROWS
 
 ConfigError = errors.ConfigError.about("pipeline-files")
+
+_FIRST_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -274,11 +276,15 @@ def _sparse_nbytes(n_samples: int, n_features: int, n_entries: int, dtype: str) 
 
 
 def kind_of_stored(store: FeatureStore) -> TargetKind:
-    """Return the kind of a store's target, from its header or, for stores of older versions, from its values."""
+    """Return the kind of a store's target, from its header and first rows; for stores of older versions, from all."""
     if store.target_classes is not None:
         return TargetKind(len(store.target_classes), is_declared=True)
     n_values = store.source.get("n_target_values")
-    return kind_of_target(store) if n_values is None else kind_of_values(int(n_values), store.shape[0])
+    if n_values is None:
+        return kind_of_target(store)
+    if n_values == 0 and (first := store.read_target(slice(0, _FIRST_ROWS))) is not None and first.ndim == 1:
+        return kind_of(first)._replace(n_classes=0, n_whole=0)
+    return kind_of_values(int(n_values), store.shape[0])
 
 
 def _n_train(split: Split | None, n_samples: int) -> int:

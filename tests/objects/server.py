@@ -71,6 +71,16 @@ class ObjectServer:
         """Store an object as ``bucket/key``."""
         self.objects[key] = (content, hashlib.md5(content, usedforsecurity=False).hexdigest(), time.time())
 
+    def hold_until(self, n_at_once: int) -> None:
+        """Answer no request before so many are in progress at once, for at most a minute."""
+        end = time.monotonic() + 60.0
+
+        def gate(path: str) -> None:
+            while self.most_at_once < n_at_once and time.monotonic() < end:
+                time.sleep(0.001)
+
+        self.gate = gate
+
     def draw(self) -> str | None:
         """Return the fault that this request meets, if any."""
         with self.lock:

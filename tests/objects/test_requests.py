@@ -121,12 +121,15 @@ def test_a_stream_reads_as_a_file_does(server, root):
 
 def test_a_stream_asks_ahead_when_it_is_read_on(server):
     server.put("bucket/x", bytes(12 * PIECE_NBYTES))
-    server.latency_s = 0.02
-    with location("s3://bucket/x").open("rb") as stream:
-        while stream.read(PIECE_NBYTES):
-            pass
+    for server.latency_s in (0.02, 0.2, 2.0):  # a loaded machine is late, too
+        server.seen.clear()
+        with location("s3://bucket/x").open("rb") as stream:
+            while stream.read(PIECE_NBYTES):
+                pass
+        assert server.seen["GET"] == 12
+        if server.most_at_once >= 4:
+            break
     assert server.most_at_once >= 4
-    assert server.seen["GET"] == 12
 
 
 def test_an_object_that_changes_while_it_is_read_is_an_error(server):
@@ -146,7 +149,7 @@ def _parts(server, n, nbytes):
 
 def test_parts_are_asked_for_ahead_and_never_hold_more_than_promised(server):
     parts = _parts(server, 40, 1000)
-    server.latency_s = 0.01
+    server.hold_until(4)
     room = MemoryBudget(8000)
     shelf, most = PrefetchCache(room), 0
     shelf.expect(parts)
@@ -154,7 +157,7 @@ def test_parts_are_asked_for_ahead_and_never_hold_more_than_promised(server):
         assert bytes(shelf.take(part)) == bytes([k]) * 1000
         most = max(most, room.held_nbytes)
     assert most <= 8000
-    assert server.most_at_once > 2
+    assert server.most_at_once >= 4
     assert server.seen["GET"] == 40  # each once
 
 

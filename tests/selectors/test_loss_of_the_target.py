@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 from sklearn.base import is_classifier, is_regressor
 from sklearn.datasets import load_iris
+from typer.testing import CliRunner
 
 import daskfs
 from daskfs.baselines import IHT, FullData, Grafting, L1Liblinear
+from daskfs.cli import app
 from daskfs.errors import ConfigError, DataError
 from daskfs.losses import TargetKind
 from daskfs.matrix.target import MOST_DOUBTED, MOST_GUESSED, ROWS_FOR_EACH, kind_of
@@ -146,6 +148,29 @@ def test_texts_are_not_squared(X, z, made, tmp_path):
     store = daskfs.ingest(pd.DataFrame(X).assign(y=y), tmp_path / "s.zarr", target="y")
     with refused(ConfigError, "losses", at="loss", naming=["squared"]):
         made(loss="squared").fit(store)
+
+
+@pytest.mark.parametrize("made", [daskfs.Message, daskfs.OnlineSubstitution, daskfs.FGM, daskfs.Mission, FullData])
+def test_a_continuous_target_has_no_classes(X, z, made, tmp_path):
+    store = daskfs.ingest(X, tmp_path / "s.zarr", y=z)
+    for refuses in (
+        lambda selector: selector.fit(store),
+        lambda selector: selector.plan(*store.shape, store.dtype, None, target=kind_of(z)),
+    ):
+        with refused(ConfigError, "losses", at="loss", naming=["logistic", "'squared'"]):
+            refuses(made(loss="logistic"))
+    assert not is_classifier(made(loss="squared").fit(store))
+    with refused(ConfigError, "losses", at="loss", naming=["squared_hinge"]):
+        L1Liblinear(2).fit(store)
+
+
+def test_a_plan_of_a_continuous_target_refuses_a_loss_of_classes(X, z, tmp_path):
+    lines = ["version: 1", "name: p", "store: {path: s.zarr}", "select: {method: fgm, loss: logistic}", "output: run"]
+    (tmp_path / "p.yaml").write_text("\n".join(lines))
+    daskfs.ingest(X, tmp_path / "s.zarr", y=z)
+    said = CliRunner().invoke(app, ["plan", str(tmp_path / "p.yaml")])
+    assert said.exit_code == 2
+    assert "the logistic loss is of classes" in said.output
 
 
 def test_methods_of_one_kind_say_so(X, z):
