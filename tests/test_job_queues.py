@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import distributed
 import pytest
 
+from daskfs.cluster import job_watch
 from daskfs.cluster.allocation import Allocated
 from daskfs.cluster.certificates import new_certificates, security_of
 from daskfs.cluster.job_states import (
+    BatchSystem,
     last_lines_of_logs,
     state_of_slurm,
     states_of_lsf,
@@ -24,6 +28,7 @@ from daskfs.cluster.job_states import (
     states_of_pbs,
     states_of_sge,
 )
+from daskfs.cluster.job_watch import JobWatch
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_script, seconds_of_walltime
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, RunError
@@ -235,12 +240,45 @@ def test_a_cluster_section_survives_the_way_through_a_run_folder():
         ("CANCELLED+", "0:0", "CANCELLED", True),
         ("OUT_OF_MEMORY", "0:125", "OUT_OF_MEMORY, signal 125", True),
         ("NODE_FAIL", "", "NODE_FAIL", True),
+        ("COMPLETING", "0:0", "completing", False),
     ],
 )
 def test_states_of_slurm(state, exit_code, text, is_over):
     found = state_of_slurm(state, "Priority", exit_code)
     assert (found.text, found.is_over) == (text, is_over)
     assert found.is_cancelled == state.startswith("CANCELLED")
+    assert found.is_ending == (state == "COMPLETING")
+
+
+class OneJob:
+    """As much of a cluster of dask-jobqueue as is watched: one job without a worker."""
+
+    def __init__(self):
+        self.scheduler = SimpleNamespace(workers={}, close=None)
+        self.workers, self.worker_spec = {"0": SimpleNamespace(job_id="7")}, {"0": {}}
+        self.loop = SimpleNamespace(add_callback=lambda call, *arguments: None)
+        self.scale = lambda jobs: None
+
+
+def test_a_job_that_is_cancelled_as_it_starts_is_replaced_once_its_batch_system_says_so(monkeypatch):
+    """SLURM shows COMPLETING first, for jobs that fail as for those that are cancelled."""
+    states, told = [*["RUNNING"] * 2, *["COMPLETING"] * 2, "CANCELLED"], []
+
+    def asked(jobs):
+        found = state_of_slurm(states[0])
+        del states[: len(states) > 1]
+        return {"7": found}
+
+    monkeypatch.setitem(job_watch.BATCH_SYSTEMS, "slurm", BatchSystem(asked, lambda job: None))
+    monkeypatch.setattr(job_watch, "_LOOK_S", 0.001)
+    monkeypatch.setattr(job_watch, "_FIRST_ASK_S", 0.001)
+    watch = JobWatch("slurm", Path(), 1, 1, told.append)
+    with watch.watching(OneJob(), 1):
+        end = time.monotonic() + 60.0
+        while not any("submitting another" in line for line in told) and time.monotonic() < end:
+            assert watch.fault is None
+            time.sleep(0.001)
+    assert any("job 7 was cancelled before its worker started" in line for line in told), told
 
 
 def test_states_of_pbs():

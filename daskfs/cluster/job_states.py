@@ -27,6 +27,8 @@ class JobState(NamedTuple):
     is_over: bool = False
     is_cancelled: bool = False
     """Whether a user or the batch system ended the job."""
+    is_ending: bool = False
+    """Whether it is ending, and the batch system does not say yet how."""
 
 
 class BatchSystem(NamedTuple):
@@ -52,12 +54,14 @@ class BatchSystem(NamedTuple):
 
 
 def state_of_slurm(state: str, reason: str = "", exit_code: str = "") -> JobState:
-    """Return the state from SLURM's terms; a job that is ``COMPLETING`` is over."""
+    """Return the state from SLURM's terms."""
     state = state.strip().partition(" ")[0].rstrip("+")
     if state in ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED", "STOPPED"):
         return JobState(f"{state.lower()}{f' ({reason})' if reason not in ('', 'None') else ''}")
     if state in ("RUNNING", "RESIZING", "SIGNALING", "STAGE_OUT"):
         return JobState("running")
+    if state == "COMPLETING":
+        return JobState("completing", is_ending=True)
     status, _, signal = exit_code.partition(":")
     how = (
         f", exit code {status}" if status not in ("", "0") else f", signal {signal}" if signal not in ("", "0") else ""

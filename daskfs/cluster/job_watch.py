@@ -153,8 +153,9 @@ class JobWatch:
         if silent and now >= self._ask_at:
             states = self._system.states([*silent.values()])
             for name, job_id in silent.items():
-                if job_id in states and states[job_id].is_over:
-                    self._job_ended(name, job_id, states[job_id])
+                state = states.get(job_id)
+                if state is not None and (state.is_over or (state.is_ending and name in self._had_workers)):
+                    self._job_ended(name, job_id, state)
             had = {job_id for name, job_id in silent.items() if name in self._had_workers}
             waiting = {job: state.text for job, state in states.items() if not state.is_over}
             self._tell_waiting({job: _in_words(text, had_workers=job in had) for job, text in waiting.items()})

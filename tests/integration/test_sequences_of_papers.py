@@ -43,7 +43,7 @@ def test_species_of_made_up_genomes_are_told_apart_by_the_kmers_of_each(tmp_path
     assert set(table["class"]) == {0, 1, 2}
     assert 100 < len(table) <= 300
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "Features of each class" in report
+    assert "Effects by class" in report
     assert "No feature is listed" in report
 
 
