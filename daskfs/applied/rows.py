@@ -20,8 +20,9 @@ from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.csv import CsvSource
 from daskfs.sources.dataframe import DaskFrameSource, FrameSource
 from daskfs.sources.encoders.number import NumberEncoder
+from daskfs.sources.files import is_path
 from daskfs.sources.genotypes import GenotypeSource
-from daskfs.sources.registry import PLACES, as_source, find_source, is_path, kind_of, make_source, options_of
+from daskfs.sources.registry import PLACES, as_source, find_source, kind_of, make_source, options_of
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.one_hot import OneHotSource
 from daskfs.sources.sparse.pairs import PairsSource

@@ -12,8 +12,8 @@ from daskfs.applied.rows import BLOCK_NBYTES, ROW, Columns, Entries, RowBlock, l
 from daskfs.errors import Caution
 from daskfs.files import location
 from daskfs.sources.applied_genotypes import copies, matched, notes_on, other_names
+from daskfs.sources.files import is_path
 from daskfs.sources.genotype_matrix import Alleles
-from daskfs.sources.registry import is_path
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
 from daskfs.store.names import AT_ONCE

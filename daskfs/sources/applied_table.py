@@ -14,8 +14,7 @@ from daskfs import errors
 from daskfs.errors import did_you_mean
 from daskfs.sources.base import SourceBlock
 from daskfs.sources.csv_types import numbers_in
-from daskfs.sources.encoders.arrow_values import numbers_of
-from daskfs.sources.encoders.base import BadValue
+from daskfs.sources.encoders.base import BadValue, numbers_of
 from daskfs.sources.encoders.category import CategoryEncoder
 from daskfs.sources.survey import Moments, Survey
 from daskfs.sources.table import TableBatch, TableSource

@@ -104,7 +104,7 @@ class ArraySource(Source):
             )
 
     @property
-    def resident(self) -> np.ndarray | None:
+    def resident(self) -> np.ndarray | None:  # type: ignore[override]
         """The array; None if it is sparse, memory-mapped or not C-contiguous."""
         is_plain = type(self._X) is np.ndarray and self._X.flags.c_contiguous
         return self._X if is_plain else None

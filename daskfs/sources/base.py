@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -168,6 +169,18 @@ class Source(ABC):
     """What leaves out rows and features, for the plan."""
     missing: Sequence[dict[str, Any]] = ()
     suspicions: Sequence[str] = ()
+    table_columns: dict[str, tuple[int, int]] | None = None
+    """Span (first, end) of the features of each column of the table; None if it is no table."""
+    growing_columns: tuple[str, ...] = ()
+    """Columns of a table that may become more features than `estimate_shape` counts."""
+    annotations: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Further facts about the features, once the rows have been read: see `Matrix.annotations`."""
+    resident: np.ndarray | None = None
+    """All rows as one C-contiguous array, if they are in memory."""
+    held_nbytes: int = 0
+    """Memory for names and the like, in bytes, beside blocks, if it grows with the source."""
+    in_place: InPlace | None = None
+    """How rows and columns are read directly from the files, as far as is known; None if a store is needed."""
 
     def stamps(self) -> list[Any]:
         """Return values that change when the files change, found without reading them; empty if there are none."""
@@ -206,21 +219,6 @@ class Source(ABC):
         return None
 
     @property
-    def table_columns(self) -> dict[str, tuple[int, int]] | None:
-        """Span (first, end) of the features of each column of the table; None if it is no table."""
-        return None
-
-    @property
-    def annotations(self) -> dict[str, np.ndarray]:
-        """Further facts about the features, once the rows have been read: see `Matrix.annotations`."""
-        return {}
-
-    @property
-    def resident(self) -> np.ndarray | None:
-        """All rows as one C-contiguous array, if they are in memory; otherwise None."""
-        return None
-
-    @property
     def encoding(self) -> dict[str, Any]:
         """JSON-compatible description of how the content becomes numbers: part of a store's identity."""
         return {}
@@ -241,24 +239,9 @@ class Source(ABC):
         """Return the features' names and `table_columns` without reading the whole table; None if it is no table."""
         return None
 
-    @property
-    def growing_columns(self) -> tuple[str, ...]:
-        """Columns of a table that may become more features than `estimate_shape` counts."""
-        return ()
-
     def may_have(self, feature: int | str) -> bool:
         """Return whether a feature that `estimate_columns` does not list may appear under this number or name."""
         return False
-
-    @property
-    def held_nbytes(self) -> int:
-        """Memory for names and the like, in bytes, beside blocks, if it grows with the source."""
-        return 0
-
-    @property
-    def in_place(self) -> InPlace | None:
-        """How rows and columns are read directly from the files, as far as is known; None if a store is needed."""
-        return None
 
     def as_matrix(self) -> Any:
         """Return a `daskfs.matrix.base.Matrix` that reads the files directly; None if a store is needed."""

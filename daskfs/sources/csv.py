@@ -6,6 +6,7 @@ import codecs
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -18,7 +19,6 @@ from daskfs import errors
 from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
-from daskfs.sources.arrow_text import parsed
 from daskfs.sources.base import NotInPartsError, part_nbytes
 from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text, has_text
 from daskfs.sources.csv_types import arrow_type, guessed_type, is_text_of_number, numbers_of_texts, trimmed
@@ -27,7 +27,7 @@ from daskfs.sources.files import COMPRESSED, PathLike, text_ratio, unchanged
 from daskfs.sources.roles import Names, some
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
-from daskfs.sources.text import first_line_nbytes, open_text, read_header
+from daskfs.sources.text import PIECE_NBYTES, Utf8Text, open_text, parsed, read_header
 
 SchemaError = errors.SchemaError.about("text-tables")
 SourceError = errors.SourceError.about("text-tables")
@@ -96,6 +96,8 @@ class CsvSource(FileTable):
         )
         given = {key: value for key, value in layout.items() if value is not None}
         self.layout = check_document(TableFormat, base.model_dump() | given, "source", errors.SchemaError)
+        texts = self.layout.missing
+        self._missing_texts = [*texts, *(" " + text for text in texts)] if self.layout.skip_initial_space else texts
 
     def describe(self) -> dict[str, Any]:
         """Return the files with size, time and SHA-256, and their format."""
@@ -198,11 +200,6 @@ class CsvSource(FileTable):
         return {name: guessed_type(table[name]) for name in names}
 
     @property
-    def _missing_texts(self) -> list[str]:
-        missing = self.layout.missing
-        return [*missing, *(" " + text for text in missing)] if self.layout.skip_initial_space else missing
-
-    @property
     def _parse_options(self) -> arrow_csv.ParseOptions:
         return arrow_csv.ParseOptions(
             delimiter=self.layout.delimiter,
@@ -213,30 +210,32 @@ class CsvSource(FileTable):
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield batches of about one MiB of text (more if lines are long)."""
         for file in self.files:
-            with unchanged(file):
-                yield from self._batches_of(file, columns)
+            n_rows = 0
+            with unchanged(file), self._opened(file) as (stream, text, _, block_nbytes):
+                try:
+                    for batch in self._parse(stream, columns, block_nbytes):
+                        if self.layout.skip_initial_space:
+                            batch = pa.RecordBatch.from_arrays(list(map(trimmed, batch.columns)), schema=batch.schema)
+                        if self._has_signs:
+                            batch = numbers_of_texts(batch, columns, self.layout)
+                        yield TableBatch(batch, str(file), n_rows)
+                        n_rows += batch.num_rows
+                except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
+                    raise self._explain(file, None, columns, n_rows, fault) from None
+                if text.open_quote and (found := self._faults(file, None, columns, n_rows)):
+                    raise found
+                self._note_end(file, text.last_byte)
 
-    def _batches_of(self, file: Path, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
-        n_rows = 0
+    @contextmanager
+    def _opened(self, file: Path) -> Iterator[tuple[io.BufferedReader, Utf8Text, int, int]]:
+        """Open a file behind its header; yield the stream, its text, and the sizes of the header and Arrow's blocks."""
         with open_text(file, self.layout) as (stream, text):
-            head_nbytes = 0
-            if self.layout.header:
-                _, head_nbytes = read_header(stream, file, self.layout)
+            head_nbytes = read_header(stream, file, self.layout)[1] if self.layout.header else 0
             _require_rows(stream, file)
-            try:
-                block_nbytes = _block_nbytes(max(head_nbytes, first_line_nbytes(stream)))
-                for batch in self._parse(stream, columns, block_nbytes):
-                    if self.layout.skip_initial_space:
-                        batch = pa.RecordBatch.from_arrays(list(map(trimmed, batch.columns)), schema=batch.schema)
-                    if self._has_signs:
-                        batch = numbers_of_texts(batch, columns, self.layout)
-                    yield TableBatch(batch, str(file), n_rows)
-                    n_rows += batch.num_rows
-            except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
-                raise self._explain(file, None, columns, n_rows, fault) from None
-            if text.open_quote and (found := self._faults(file, None, columns, n_rows)):
-                raise found
-            self._note_end(file, text.last_byte)
+            head = stream.peek(PIECE_NBYTES)
+            line_nbytes = head.find(b"\n") + 1 or 4 * len(head)  # a line whose end is not in sight may be long
+            nbytes = _LINES_PER_BLOCK * max(head_nbytes, line_nbytes)
+            yield stream, text, head_nbytes, min(max(MIN_BLOCK_NBYTES, nbytes), MAX_BLOCK_NBYTES)
 
     @property
     def has_parts(self) -> bool:
@@ -247,20 +246,17 @@ class CsvSource(FileTable):
 
     def parts(self) -> Sequence[TextPart]:
         """Return byte ranges of the files that can be read independently; empty if there are none."""
-        layout = self.layout
         if not self.has_parts:
             return ()
         parts: list[TextPart] = []
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         self.take_stamps()
         for file in self.files:
-            with open_text(file, layout) as (stream, _):
-                head_nbytes = read_header(stream, file, layout)[1] if layout.header else 0
-                _require_rows(stream, file)
-                block_nbytes = _block_nbytes(max(head_nbytes, first_line_nbytes(stream)))
+            with self._opened(file) as (_, _, head_nbytes, block_nbytes):
+                pass
             with file.open("rb") as bytes_of:
                 start = head_nbytes + len(codecs.BOM_UTF8) * (bytes_of.read(3) == codecs.BOM_UTF8)
-            parts += cut_text(file, start, block_nbytes, nbytes, layout.quote.encode())
+            parts += cut_text(file, start, block_nbytes, nbytes, self.layout.quote.encode())
         return parts
 
     def part_batches(self, part: TextPart, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
@@ -321,7 +317,7 @@ class CsvSource(FileTable):
         is_known = not self._has_signs and not layout.skip_initial_space and not within_numbers
         return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 
-    @property
+    @cached_property
     def _has_signs(self) -> bool:
         """Whether numbers of some columns are read as texts."""
         columns = () if self.schema is None else self.schema.columns.values()
@@ -363,10 +359,6 @@ class CsvSource(FileTable):
         ratio = text_ratio(self.files[0], _HEAD_NBYTES)
         text_nbytes = ratio * sum(file.stat().st_size for file in self.files)
         return max(1, int(text_nbytes * n_lines / len(head)))
-
-
-def _block_nbytes(line_nbytes: int) -> int:
-    return min(max(MIN_BLOCK_NBYTES, _LINES_PER_BLOCK * line_nbytes), MAX_BLOCK_NBYTES)
 
 
 def _require_rows(stream: Any, file: Path) -> None:

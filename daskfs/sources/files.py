@@ -1,4 +1,6 @@
-"""Files of a source: found by path, list or pattern; hashed; opened as byte streams, decompressed if needed."""
+"""Files of a source: found by path, list or pattern; hashed; opened as byte streams, decompressed if needed; and how
+to convert those that no source reads.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import io
 import lzma
 import os
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +28,11 @@ from daskfs.objects.path import ObjectPath
 
 PathLike = str | os.PathLike[str] | ObjectPath
 CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+
+
+def is_path(source: Any) -> bool:
+    """Return whether a source is a path or URL."""
+    return isinstance(source, (str, os.PathLike, ObjectPath))
 
 
 def expand_paths(
@@ -47,7 +55,7 @@ def expand_paths(
     SourceError
         A file is missing, empty or unreadable, or a pattern matches nothing.
     """
-    given = [paths] if isinstance(paths, (str, os.PathLike, ObjectPath)) else list(paths)
+    given: list[Any] = [paths] if is_path(paths) else list(paths)  # type: ignore[arg-type]
     if not given:
         raise SourceError("expected at least one file, found an empty list", "source.path", "name a file")
     files: list[Location] = []
@@ -445,3 +453,43 @@ _READERS: dict[str, Callable[[BinaryIO], Any]] = {
     ".zst": _Zstd,
 }
 COMPRESSED = tuple(_READERS)
+
+_PANDAS_READERS = {
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "read_excel"),
+    ".json": "read_json",
+    ".dta": "read_stata",
+    **dict.fromkeys((".sas7bdat", ".xpt"), "read_sas"),
+    **dict.fromkeys((".pkl", ".pickle"), "read_pickle"),
+}
+"""By file name ending: the function of pandas that reads the table."""
+_OTHERS = {".sav", ".zsav", ".rds", ".rdata", ".avro", ".mat", ".h5", ".hdf5", ".hdf", ".db", ".sqlite", ".sqlite3"}
+_OTHERS |= {".zip", ".tar", ".tgz", ".7z"}
+FORMATS = frozenset({*_PANDAS_READERS, *_OTHERS})
+"""File name endings that no source reads."""
+
+
+def _command(path: Location, reader: str, options: str = "") -> str:
+    out = f"{path.name.partition('.')[0]}.parquet"
+    return shlex.join(["python", "-c", f"import pandas; pandas.{reader}({path.name!r}{options}).to_parquet({out!r})"])
+
+
+def command_of_json_lines(path: Location) -> str:
+    """Return the command that converts a table in JSON lines (otherwise read as texts) to Parquet."""
+    return _command(path, "read_json", ", lines=True")
+
+
+def refuse_other_formats(path: Location) -> None:
+    """Refuse a file whose ending no source reads.
+
+    Raises
+    ------
+    SourceError
+        With the command that converts it, if pandas reads the format.
+    """
+    ending = ".tar" if ".tar" in path.suffixes[-2:] else path.suffix.lower()
+    if ending in FORMATS:
+        reader = _PANDAS_READERS.get(ending)
+        remedy = f"convert it: `{_command(path, reader)}`" if reader else "convert a table to Parquet, an array to .npy"
+        raise SourceError(
+            f"{ending} files cannot be read directly", str(path), remedy + "; or unpack it" * (not reader)
+        )

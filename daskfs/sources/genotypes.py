@@ -262,7 +262,7 @@ class GenotypeSource(OfFiles, Source):
         }
 
     @property
-    def annotations(self) -> dict[str, np.ndarray]:
+    def annotations(self) -> dict[str, np.ndarray]:  # type: ignore[override]
         """Properties of each feature: `variants`, and the frequency of the effect allele.
 
         The frequency is computed from the known genotypes of the samples that are used.
@@ -463,12 +463,12 @@ class GenotypeSource(OfFiles, Source):
                 start = stop
 
     @property
-    def held_nbytes(self) -> int:
+    def held_nbytes(self) -> int:  # type: ignore[override]
         """Memory for names, values and counts of the codes, and the samples' ids, in bytes."""
         return VARIANT_NBYTES * self.estimate_shape()[1] + SAMPLE_NBYTES * len(self._samples)
 
     @property
-    def in_place(self) -> InPlace:
+    def in_place(self) -> InPlace:  # type: ignore[override]
         """How `as_matrix` is read; before the survey, its dtype is the larger possible one."""
         if "survey" in vars(self):
             dtype = self._values(np.float32).dtype

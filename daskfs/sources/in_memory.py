@@ -15,12 +15,8 @@ _NUMBERS = "buifc"
 
 def is_table(X: Any) -> bool:
     """Return whether X is a data frame of pandas, polars or Dask, or an Arrow table; a single column is not."""
-    return not _is_column(X) and (hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes")))
-
-
-def _is_column(X: Any) -> bool:
-    """Return whether X has one dimension: a series of pandas, polars or Dask, or an array."""
-    return len(getattr(X, "shape", (0, 0))) == 1
+    is_column = len(getattr(X, "shape", (0, 0))) == 1  # a series, or an array
+    return not is_column and (hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes")))
 
 
 def read_once(X: Any) -> Any:
@@ -31,7 +27,7 @@ def read_once(X: Any) -> Any:
     DataError
         X is a Dask series; others are refused when they are checked.
     """
-    if _is_column(X) and hasattr(X, "columns"):
+    if len(getattr(X, "shape", (0, 0))) == 1 and hasattr(X, "columns"):
         raise DataError("expected a data frame, found one column", "X", "X.to_frame()")
     if not is_table(X) or hasattr(X, "columns"):
         return X

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +27,6 @@ from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
 from daskfs.store.published import sees_staging
 from daskfs.store.sparse.writer import SparseStoreWriter
-from daskfs.store.spec import StoreSpec
 from daskfs.store.unfinished import set_aside
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.store.writer import StoreWriter
@@ -161,7 +159,7 @@ def ingest(
     dtype = _checked_dtype(dtype)
     if codec not in (None, "raw", "lz4"):
         raise ConfigError(f"expected raw or lz4, found {codec!r}", "codec", "leave it out to choose it automatically")
-    if isinstance(rows, SparseSource) and (codec is not None or tile_shape is not None):
+    if rows.is_sparse and (codec is not None or tile_shape is not None):
         where = "codec" if codec is not None else "tile_shape"
         raise ConfigError("codec and tile_shape have no effect with a sparse store", where, "leave it out")
     shuffle = shuffle and not rows.exchangeable
@@ -175,20 +173,12 @@ def ingest(
     if isinstance(path, ObjectPath) and client is not None and not sees_staging(client):
         client = None
 
-    spec = StoreSpec(
-        dtype=dtype,
-        source={},
-        target_names=rows.target_names,
-        has_weight=rows.has_weight,
-        label_names=rows.label_names,
-        shuffle=shuffle,
-        random_state=random_state,
-        encoding_digest=encoding,
-    )
+    facts = {"dtype": dtype, "shuffle": shuffle, "random_state": random_state, "encoding_digest": encoding}
+    facts |= {"target_names": rows.target_names, "has_weight": rows.has_weight, "label_names": rows.label_names}
 
     def writer(source: dict[str, Any], goes_on_from: Callable[[Path], bool] | None = None) -> WholeWriter:
         common: dict[str, Any] = {"memory_limit": 3 * limit // 4, "progress": heard, "goes_on_from": goes_on_from}
-        common |= vars(replace(spec, source=source))
+        common |= {"source": source, **facts}
         if isinstance(rows, SparseSource):
             has_ids, first = rows.features_are_ids, rows.first_number
             return SparseStoreWriter(path, rows.n_features, has_ids=has_ids, first_number=first, **common)

@@ -88,20 +88,25 @@ class LevelCounts:
 
     def merge(self, later: LevelCounts) -> None:
         """Include the rows counted elsewhere."""
-        later._merge()
-        self._waiting.append((later._ids, later._counts))
+        self._waiting.append(later._merged())
         self._merge()
 
     def _merge(self) -> None:
-        ids = np.concatenate([self._ids, *(ids for ids, _ in self._waiting)])
-        counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
-        self._ids, places = np.unique(ids, return_inverse=True)
-        self._counts = np.zeros(len(self._ids), np.int64)
-        np.add.at(self._counts, places, counts)
+        self._ids, self._counts = self._merged()
         self._waiting, self._n_waiting = [], 0
+
+    def _merged(self) -> tuple[np.ndarray, np.ndarray]:
+        if not self._waiting:
+            return self._ids, self._counts
+        ids, places = np.unique(np.concatenate([self._ids, *(one for one, _ in self._waiting)]), return_inverse=True)
+        counts = np.zeros(len(ids), np.int64)
+        np.add.at(counts, places, np.concatenate([self._counts, *(one for _, one in self._waiting)]))
+        return ids, counts
 
     def frequent(self, min_count: int, most: int | None) -> tuple[np.ndarray, int, int]:
         """Return the ids, ascending, of at most `most` levels with at least `min_count` rows, the most frequent ones.
+
+        Nothing changes: tasks in threads of one process share the counts.
 
         Returns
         -------
@@ -111,7 +116,7 @@ class LevelCounts:
         n_rows : int
             Number of rows with other levels.
         """
-        self._merge()
-        order = np.lexsort((self._ids, -self._counts))
-        kept = order[self._counts[order] >= min_count][:most]
-        return np.sort(self._ids[kept]), len(order) - len(kept), int(self._counts.sum() - self._counts[kept].sum())
+        ids, counts = self._merged()
+        order = np.lexsort((ids, -counts))
+        kept = order[counts[order] >= min_count][:most]
+        return np.sort(ids[kept]), len(order) - len(kept), int(counts.sum() - counts[kept].sum())

@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.workers import Workers
-from daskfs.errors import DataError
+from daskfs.matrix.target import WholeValues
 from daskfs.sources.base import NotInPartsError, Source, SourceBlock, attempted, until_fault
-from daskfs.sources.constants import Constants
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
-from daskfs.store.kept import KeptSteps
+from daskfs.store.unfinished import KeptSteps
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.store.written_part import PartWriter, WrittenPart
-from daskfs.watching.base import Progress
+
+DataError = errors.DataError.about("target")
 
 MAX_BLOCK_NBYTES = 32 * 2**20
 MOST_ROWS, MOST_ENTRIES = 1 << 16, 1 << 20
 """Maximum numbers of rows and entries in a sparse block."""
+_FIRST_ROWS, _NAMED_IN_A_NOTE = 64, 10
 _DESCRIPTION = "ingest-encode-0"
 """Name of the step that describes the source."""
 
@@ -64,17 +65,18 @@ def blocks_of(
 def write_whole(rows: Source, writer: Any, memory_limit: int, workers: Workers) -> None:
     """Write all rows in one stream."""
     constants, progress = Constants(), writer.progress
+    writer.workers = workers
     with writer:
-        writer.use(workers)
-        _start(rows, progress)
+        progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         for block in blocks_of(rows, writer.dtype, memory_limit):
             interrupts.check()  # pyarrow swallows a KeyboardInterrupt while it imports pandas
             writer.write(block)
-            if isinstance(block, SourceBlock):
-                constants.update_features(block.X)
+            constants.update_features(block)
             constants.update_target(block)
             progress.advance(block.n_rows)
-        _conclude(rows, writer, constants, progress)
+        constants.conclude(rows, writer)
+        interrupts.check()
+        progress.finish()
 
 
 def write_in_parts(
@@ -102,10 +104,10 @@ def write_in_parts(
         With the place.
     """
     constants, progress = Constants(), writer.progress
+    writer.workers = workers
     with writer:
-        writer.use(workers)
         writer.begin(identity)
-        _start(rows, progress)
+        progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         tasks, found = [None, *enumerate(parts)], dict[int, Any]()  # None: describe the source, which reads all files
         shared = (rows, writer.files, writer.prefix, limit)
         steps = writer.kept.map(workers, encode_part, tasks, name="ingest-encode", shared=shared)
@@ -119,19 +121,10 @@ def write_in_parts(
             constants.merge_features(result["constants"])
             constants.update_target(part)
         rows.conclude([one["facts"] for one in results], sum(part.n_rows for part in written))
-        _conclude(rows, writer, constants, progress)
+        constants.conclude(rows, writer)
+        interrupts.check()
+        progress.finish()
         writer.take_written(written)
-
-
-def _start(rows: Source, progress: Progress) -> None:
-    progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
-
-
-def _conclude(rows: Source, writer: WholeWriter, constants: Constants, progress: Progress) -> None:
-    """Check for constant columns, and add the notes before the store is finished."""
-    constants.conclude(rows, writer)
-    interrupts.check()
-    progress.finish()
 
 
 def is_begun_by(rows: Source, identity: Mapping[str, Any], random_state: int | None) -> Callable[[Path], bool]:
@@ -176,8 +169,84 @@ def _encoded(rows: Source, files: Any, prefix: str, limit: int, part: tuple[int,
         interrupts.check()
         try:
             writer.write(block)
-        except DataError as fault:  # its rows are numbered from the beginning of the part
+        except errors.DataError as fault:  # its rows are numbered from the beginning of the part
             raise NotInPartsError(*fault.args) from None
-        if isinstance(block, SourceBlock):
-            constants.update_features(block.X)
+        constants.update_features(block)
     return {**writer.finish(), "constants": constants.of_features, "facts": rows.part_facts()}
+
+
+class Constants:
+    """Columns that have had a single value so far; few are left to check after the first block."""
+
+    def __init__(self) -> None:
+        self._columns: np.ndarray | None = None
+        self._first = np.empty(0)
+        self._target_first: np.ndarray | None = None
+        self._target_constant = np.empty(0, dtype=bool)
+        self._all_weightless: bool | None = None
+        self.target_values = WholeValues()
+
+    @property
+    def of_features(self) -> tuple[list[int], list[float]] | None:
+        """The constant features so far and their values, JSON-compatible; None before the first block."""
+        return None if self._columns is None else (self._columns.tolist(), self._first.tolist())
+
+    def update_features(self, block: SourceBlock | SparseBlock) -> None:
+        """Check the features of another block of rows; entries are checked when their columns are summed."""
+        if isinstance(block, SparseBlock):
+            return
+        X = block.X
+        if self._columns is None:
+            self._columns, self._first = np.arange(X.shape[1]), np.array(X[0])
+        for rows in (X[:_FIRST_ROWS], X[_FIRST_ROWS:]):  # the first rows rule out most columns
+            if len(self._columns) and len(rows):
+                self._keep((rows[:, self._columns] == self._first).all(axis=0))
+
+    def merge_features(self, later: Sequence[Any] | None) -> None:
+        """Merge `of_features` of the rows that follow."""
+        if later is None:
+            return
+        columns, first = np.array(later[0], np.int64), np.array(later[1])
+        if self._columns is None:
+            self._columns, self._first = columns, first
+            return
+        _, mine, theirs = np.intersect1d(self._columns, columns, assume_unique=True, return_indices=True)
+        is_same = np.zeros(len(self._columns), bool)
+        is_same[mine] = self._first[mine] == first[theirs]
+        self._keep(is_same)
+
+    def _keep(self, is_same: np.ndarray) -> None:
+        assert self._columns is not None
+        self._columns, self._first = self._columns[is_same], self._first[is_same]
+
+    def update_target(self, block: SourceBlock | SparseBlock | WrittenPart) -> None:
+        """Check the targets and weights of another block of rows."""
+        if block.weight is not None:
+            self._all_weightless = self._all_weightless is not False and not block.weight.any()
+        if block.y is None:
+            return
+        y = block.y.reshape(len(block.y), -1)
+        self.target_values.update(y[:, 0])
+        if self._target_first is None:
+            self._target_first, self._target_constant = y[0].copy(), np.ones(y.shape[1], dtype=bool)
+        self._target_constant &= (y == self._target_first).all(axis=0)
+
+    def conclude(self, rows: Source, writer: WholeWriter) -> None:
+        """Refuse a constant target or zero weights; pass notes and facts to the store."""
+        for k in np.flatnonzero(self._target_constant).tolist():
+            value = self._target_first[k] if self._target_first is not None else None
+            problem = f"expected a target that varies, found {value:g} in every row"
+            raise DataError(problem, f"target '{rows.target_names[k]}'", "choose another")
+        if self._all_weightless:
+            raise DataError("expected weights above 0, found 0 in every row", "weight", "choose another column")
+        writer.source["n_target_values"] = self.target_values.count
+        if rows.missing:
+            writer.source["missing"] = [*rows.missing]
+        writer.annotations = rows.annotations
+        writer.notes += rows.notes
+        if self._columns is not None and len(self._columns):
+            listed = ", ".join(repr(rows.feature_names[j]) for j in self._columns[:_NAMED_IN_A_NOTE])
+            n_more = len(self._columns) - _NAMED_IN_A_NOTE
+            more = f" and {n_more} more" if n_more > 0 else ""
+            note = f"{len(self._columns)} constant feature(s), kept but never selected: {listed}{more}"
+            writer.notes.append(note)

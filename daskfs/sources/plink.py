@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,8 +12,7 @@ from pydantic import Field
 from daskfs import errors
 from daskfs.documents import PATH, Words
 from daskfs.files import Location, location
-from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, expand_paths, in_braces, natural_order
+from daskfs.sources.files import PathLike, expand_paths, in_braces, is_path, natural_order
 from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.sources.phenotypes import code_phenotype
@@ -87,7 +85,7 @@ class PlinkSource(GenotypeSource):
 
     def _open(self, path: PathLike | Sequence[PathLike]) -> Opened:
         """Open the filesets."""
-        given = [path] if isinstance(path, (str, os.PathLike, ObjectPath)) else list(path)
+        given: list[Any] = [path] if is_path(path) else list(path)  # type: ignore[arg-type]
         with_endings = [_one_with_ending(location(item)) for item in in_braces(given)]
         sets = [Fileset(file) for file in expand_paths(with_endings, self.endings, natural_order)]
         self._fam = first = sets[0]

@@ -20,9 +20,8 @@ from daskfs.files import Location, location
 from daskfs.methods import load
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
-from daskfs.sources.files import COMPRESSED
+from daskfs.sources.files import COMPRESSED, is_path, refuse_other_formats
 from daskfs.sources.options import SourceOptions
-from daskfs.sources.other_formats import refuse_other_formats
 
 ConfigError = errors.ConfigError.about("formats")
 
@@ -33,7 +32,7 @@ SOURCES = {
     "zarr": "daskfs.sources.zarr_array:ZarrSource",
     "feather": "daskfs.sources.arrow_files:FeatherSource",
     "npz": "daskfs.sources.sparse.matrices:MatrixSource",
-    "npy": "daskfs.sources.npy_array:NpySource",
+    "npy": "daskfs.sources.npy:NpySource",
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
     "vw": "daskfs.sources.sparse.vw:VwSource",
@@ -299,11 +298,6 @@ def _is_bag(source: Any) -> bool:
     if isinstance(source, (list, tuple)):
         return bool(source) and all(type(item).__module__ == "dask.delayed" for item in source)
     return type(source).__module__ == "dask.bag.core"
-
-
-def is_path(source: Any) -> bool:
-    """Return whether a source is a path or URL."""
-    return isinstance(source, (str, os.PathLike, ObjectPath))
 
 
 def _file_source(

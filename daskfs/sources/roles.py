@@ -73,7 +73,11 @@ def resolve_columns(
             columns[name] = column
     if guessed.get("category"):
         notes.append(f"not in a schema, so treated as categories: {some(guessed['category'])}")
-    _check_roles(columns, place)
+    roles = {column.role for column in columns.values()}
+    if "target" not in roles:
+        raise SchemaError("no target was given", place, "set target=..., or role: target in the table schema")
+    if "feature" not in roles:
+        raise SourceError("no column can be used as a feature", place, "check the roles in the schema")
     return columns
 
 
@@ -165,14 +169,6 @@ def _is_text(arrow_type: pa.DataType) -> bool:
     if pa.types.is_dictionary(arrow_type):
         return _is_text(arrow_type.value_type) or is_number(arrow_type.value_type)
     return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
-
-
-def _check_roles(columns: Mapping[str, ColumnSchema], place: str) -> None:
-    roles = [column.role for column in columns.values()]
-    if "target" not in roles:
-        raise SchemaError("no target was given", place, "set target=..., or role: target in the table schema")
-    if "feature" not in roles:
-        raise SourceError("no column can be used as a feature", place, "check the roles in the schema")
 
 
 def some(names: Sequence[str], limit: int = 8) -> str:

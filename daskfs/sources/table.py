@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,16 +22,15 @@ from daskfs.documents import PATH, Words
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import NotInPartsError, Source, SourceBlock, survey_part, until_fault
-from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
+from daskfs.sources.encoded_block import BlockT, EncodedBlock, FilledBlock
 from daskfs.sources.encoders.base import BadValue, Encoder
 from daskfs.sources.encoders.number import checked_numbers
-from daskfs.sources.encoders.registry import make_encoder
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.sniffing import refuse_numbers_as_classes
 from daskfs.sources.survey import Survey, adds_features, is_open, needs_survey
-from daskfs.sources.table_encoder import TableEncoder
+from daskfs.sources.table_encoder import TableEncoder, make_encoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, by_text, load_table_schema
 
 DataError = errors.DataError.about("frames")
@@ -108,6 +107,7 @@ class TableSource(Source):
         self.schema: TableSchema | None = None if schema is None else load_table_schema(schema)
         self._target, self._weight, self._missing = target, weight, missing
         self.notes = []
+        self._plan_notes: list[str] = []  # which every reading returns
         self.missing: list[dict[str, Any]] = []
         self.reading_notes: dict[str, None] = {}  # notes made while reading, without duplicates
 
@@ -151,10 +151,6 @@ class TableSource(Source):
             header, self.schema, self.place, self._target, self._weight, self._missing, self._plan_notes
         )
 
-    @cached_property
-    def _plan_notes(self) -> list[str]:
-        return []
-
     def named(self, *roles: str) -> list[str]:
         """Return the columns with these roles."""
         return [name for name, column in self.columns.items() if column.role in roles]
@@ -162,11 +158,6 @@ class TableSource(Source):
     @cached_property
     def _may_drop(self) -> frozenset[str]:
         return frozenset(name for name, column in self.columns.items() if column.missing == "drop")
-
-    @cached_property
-    def _filled_columns(self) -> list[str]:
-        """Features whose missing values are replaced."""
-        return [name for name in self.named("feature") if self.columns[name].missing not in ("error", "drop")]
 
     @property
     def suspicions(self) -> Sequence[str]:  # type: ignore[override]
@@ -222,7 +213,7 @@ class TableSource(Source):
         """Survey the parts of the table on the workers, once, if anything is needed."""
         if self._survey is not None:
             return
-        if not Survey(self.columns, by_id=self.by_id).columns:
+        if not any(needs_survey(column, by_id=self.by_id) for column in self.columns.values()):
             self._survey = Survey({})
             return
         if parts := self.parts():
@@ -300,39 +291,37 @@ class TableSource(Source):
         encoder = self.encoders.get(self.target_names[0]) if len(self.target_names) == 1 else None
         return None if encoder is None else encoder.classes
 
-    def _features(self, encoders: dict[str, Encoder]) -> list[str]:
-        names = [feature for name in self.named("feature") for feature in encoders[name].feature_names]
+    def _features(self, encoders: dict[str, Encoder]) -> tuple[list[str], dict[str, tuple[int, int]]]:
+        """Return the names of the features, and the span (first, end) of each column that became several."""
+        names, spans = list[str](), {}
+        for name in self.named("feature"):
+            first = len(names)
+            names += encoders[name].feature_names
+            if len(names) - first > 1:
+                spans[name] = (first, len(names))
         if len(set(names)) < len(names):
             seen: set[str] = set()
             twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
             raise DataError(f"two features are called {twice!r}", self.place, "rename a column or a category")
-        return names
+        return names, spans
 
     @cached_property
     def feature_names(self) -> list[str]:  # type: ignore[override]
         """Names of the features; reads the table once if categories, means or years are needed."""
-        return self._features(self.encoders)
+        return self._features(self.encoders)[0]
 
     @property
-    def table_columns(self) -> dict[str, tuple[int, int]]:
+    def table_columns(self) -> dict[str, tuple[int, int]]:  # type: ignore[override]
         """Span (first, end) of the features of each column that became several features."""
-        return self._several(self.encoders)
-
-    def _several(self, encoders: dict[str, Encoder]) -> dict[str, tuple[int, int]]:
-        found, stop = {}, 0
-        for name in self.named("feature"):
-            first, stop = stop, stop + len(encoders[name].feature_names)
-            if stop - first > 1:
-                found[name] = (first, stop)
-        return found
+        return self._features(self.encoders)[1]
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features), estimated from the first batch of the table."""
-        return self.n_samples or self.estimate_n_samples(), len(self._features(self._first_encoders))
+        return self.n_samples or self.estimate_n_samples(), len(self._features(self._first_encoders)[0])
 
     def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]]:
         """Return the features' names and `table_columns`, estimated from the first batch of the table."""
-        return self._features(self._first_encoders), self._several(self._first_encoders)
+        return self._features(self._first_encoders)
 
     def may_have(self, feature: int | str) -> bool:
         """Return whether the feature may be a category or year that first appears after the first batch."""
@@ -347,7 +336,7 @@ class TableSource(Source):
         return self.encoders if self._survey is not None else self._of_first_batch[0]
 
     @property
-    def growing_columns(self) -> tuple[str, ...]:
+    def growing_columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """The columns of which rows after the first batch may have further levels or years."""
         return () if self._survey is not None else self._of_first_batch[1]
 
@@ -389,27 +378,22 @@ class TableSource(Source):
 
     def _new_block(self, block_rows: int, dtype: np.dtype | type) -> Callable[[int], EncodedBlock]:
         n_features = len(self.feature_names)
-        return lambda start: EncodedBlock(start, block_rows, n_features, np.dtype(dtype), self, self.encoders)
+        return lambda start: EncodedBlock(start, block_rows, n_features, np.dtype(dtype), self)
 
-    def filled(self, block_rows: int, new_block: Callable[[int], Filling[BlockT]]) -> Iterator[BlockT]:
-        """Yield blocks of `block_rows` rows, filled with slices of the batches."""
-        dropped: dict[str, int] = {}
-        n_samples = yield from self._filled(self.batches(self.columns), block_rows, new_block, dropped)
-        self._note(dropped, n_samples)
-
-    def _filled(
-        self,
-        batches: Iterator[TableBatch],
-        block_rows: int,
-        new_block: Callable[[int], Filling[BlockT]],
-        dropped: dict[str, int],
-    ) -> Generator[BlockT, None, int]:
+    def filled(
+        self, block_rows: int, new_block: Callable[[int], FilledBlock[BlockT]], part: Any = None
+    ) -> Iterator[BlockT]:
+        """Yield blocks of `block_rows` rows, filled with slices of the batches of the table; or of a part, begun."""
+        is_whole = part is None
+        missing = {} if is_whole else self._missing_in_part
+        batches = self.batches(self.columns) if is_whole else self.part_batches(part, self.columns)
+        imputed = [name for name in self.named("feature") if self.columns[name].missing not in ("error", "drop")]
         block = new_block(0)
         for batch in batches:
-            table, kept = self._drop_missing(batch.table, dropped)
-            for name in self._filled_columns:
+            table, kept = self._drop_missing(batch.table, missing)
+            for name in imputed:
                 if n_missing := table[name].null_count:
-                    dropped[name] = dropped.get(name, 0) + n_missing
+                    missing[name] = missing.get(name, 0) + n_missing
             start = 0
             while start < table.num_rows:
                 piece = table.slice(start, block_rows - block.n_rows)
@@ -418,10 +402,11 @@ class TableSource(Source):
                 start += piece.num_rows
                 if block.n_rows == block_rows:
                     yield block.finished()
-                    block = new_block(block.stop)
+                    block = new_block(block.start + block_rows)
         if block.n_rows:
             yield block.finished()
-        return block.stop
+        if is_whole:
+            self._note(missing, block.start + block.n_rows)
 
     def part_batches(self, part: Any, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield these columns of a part, in batches."""
@@ -430,21 +415,17 @@ class TableSource(Source):
     def part_blocks(self, part: Any, block_rows: int, dtype: np.dtype | type) -> Iterator[SourceBlock]:
         """Yield the encoded rows of a part."""
         self.begin_part()
-        return self.filled_part(part, block_rows, self._new_block(block_rows, dtype))
+        return self.filled(block_rows, self._new_block(block_rows, dtype), part)
 
     def begin_part(self) -> None:
         """Reset the counts for a new part."""
-        self._dropped: dict[str, int] = {}
+        self._missing_in_part: dict[str, int] = {}
         self.encoders = {name: copy.copy(encoder) for name, encoder in self.encoders.items()}  # encoders keep counts
-
-    def filled_part(self, part: Any, block_rows: int, new_block: Callable[[int], Filling[BlockT]]) -> Iterator[BlockT]:
-        """Yield the blocks of a part, after `begin_part`."""
-        yield from self._filled(self.part_batches(part, self.columns), block_rows, new_block, self._dropped)
 
     def part_facts(self) -> PartFacts:
         """Return the number of missing values per column, and the rows with unseen levels."""
         unseen = {one.name: (one.n_unseen, one.unseen_levels) for one in self.encoders.values() if one.n_unseen}
-        return self._dropped, unseen
+        return self._missing_in_part, unseen
 
     def conclude(self, facts: Sequence[PartFacts], n_samples: int) -> None:
         """Add the notes on what the parts have shown."""

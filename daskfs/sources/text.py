@@ -1,4 +1,6 @@
-"""The text of a CSV file as UTF-8 bytes: decompressed, without byte-order mark and comments, checked at the end."""
+"""The text of a CSV file as UTF-8 bytes: decompressed, without byte-order mark and comments, checked at the end, and
+parsed by Arrow.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,16 @@ import codecs
 import csv
 import io
 import re
+import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from daskfs import errors
 from daskfs.sources.files import CUT_SHORT, cut_short, open_bytes
@@ -19,6 +27,9 @@ SourceError = errors.SourceError.about("text-tables")
 
 PIECE_NBYTES = 2**20
 LONGEST_HEADER_NBYTES = 64 * 2**20
+LET_GO_S = 1.0
+"""Longest wait for Arrow. It stops by itself at the end of the stream, unless a pipe blocks it."""
+_LOOK_S = 0.001
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
@@ -42,13 +53,7 @@ class Utf8Text(io.RawIOBase):
         self._comment = re.compile(rb"(?m)^" + comment + rb"[^\n]*(\n|\Z)") if comment else None
         self._ready, self._rest = b"", b""
         self._at_start, self._ended = True, False
-        self._n_quotes = 0
-        self.last_byte = b""
-
-    @property
-    def open_quote(self) -> bool:
-        """Whether the current position is within a quoted value."""
-        return self._n_quotes % 2 == 1
+        self.open_quote, self.last_byte = False, b""
 
     def readable(self) -> bool:
         """Return True."""
@@ -83,7 +88,7 @@ class Utf8Text(io.RawIOBase):
         if self._comment is not None:
             piece = self._without_comments(piece)
         if self._quote and self._quote in piece:  # a search is faster than counting
-            self._n_quotes += piece.count(self._quote)
+            self.open_quote ^= piece.count(self._quote) % 2 == 1
         self.last_byte = piece[-1:] or self.last_byte
         return piece
 
@@ -157,13 +162,6 @@ def read_header(stream: io.BufferedReader, path: Path, layout: TableFormat) -> t
     return names, sum(len(line) for line in lines)
 
 
-def first_line_nbytes(stream: io.BufferedReader) -> int:
-    """Return the length of the next line without reading it; without an end in sight, four times what is buffered."""
-    head = stream.peek(PIECE_NBYTES)
-    end = head.find(b"\n")
-    return end + 1 if end >= 0 else 4 * len(head)
-
-
 def reader_options(layout: TableFormat) -> dict[str, object]:
     """Return the arguments of csv.reader for a layout."""
     quoting = csv.QUOTE_MINIMAL if layout.quote else csv.QUOTE_NONE
@@ -183,3 +181,58 @@ def not_utf8(path: Path, line: int, found: bytes) -> errors.SourceError:
         f"{path}:{line}",
         "set format.encoding (for example latin-1) in the table schema, or save the file as UTF-8",
     )
+
+
+class _Door:
+    """The stream that Arrow reads from; it is at its end as soon as reading is cancelled."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO, lent: set[object]) -> None:
+        self._stream, self._lent, self.is_over = stream, lent, False
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Leave the stream open: its owner closes it."""
+
+    def read(self, n: int = -1) -> Any:
+        text = b"" if self.is_over else self._stream.read(n)
+        return _lend(np.frombuffer(text, np.uint8), self._lent)  # bytes allow no weak references
+
+
+def _lend(one: Any, lent: set[object]) -> Any:
+    """Return an object after registering it until it is garbage-collected."""
+    mark = object()
+    lent.add(mark)
+    weakref.finalize(one, lent.discard, mark).atexit = False
+    return one
+
+
+def parsed(
+    stream: BinaryIO,
+    read: arrow_csv.ReadOptions,
+    parse: arrow_csv.ParseOptions,
+    convert: arrow_csv.ConvertOptions,
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a text, which Arrow parses while it reads ahead in its own thread.
+
+    Once the generator ends or is closed, Arrow holds no references and reads no more: whoever stops early waits until
+    Arrow has released everything. Its thread goes on for a while after its reader was closed, and if it calls Python
+    while the interpreter shuts down, it aborts the process ("terminate called without an active exception") or hangs:
+    ``daskfs plan``, which reads only the first rows, failed so once in fifteen times. The thread calls Python to read,
+    to release the stream and, last of all, to release each buffer that it has read.
+    """
+    lent = set[object]()  # what only Arrow refers to; without a lock, since an interrupt could leave one locked
+    door: Any = _lend(_Door(stream, lent), lent)
+    reader: Any = None
+    try:
+        reader = arrow_csv.open_csv(pa.PythonFile(door, "r"), read, parse, convert)
+        yield from reader
+    finally:
+        door.is_over = True
+        door = reader = None
+        ends = time.monotonic() + LET_GO_S
+        while lent and time.monotonic() < ends:
+            time.sleep(_LOOK_S)

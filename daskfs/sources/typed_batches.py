@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.sources.csv_types import arrow_type, is_text_of_number, numbers_in
-from daskfs.sources.encoders.arrow_values import plain_numbers
+from daskfs.sources.encoders.base import plain_numbers
 from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
 
 

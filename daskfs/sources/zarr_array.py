@@ -14,9 +14,8 @@ from daskfs import errors, interrupts
 from daskfs.documents import PATH
 from daskfs.files import Location, location
 from daskfs.matrix.names import Names
-from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.files import digest_of, files_below, fingerprint, same_stamps
+from daskfs.sources.files import digest_of, files_below, fingerprint, is_path, same_stamps
 from daskfs.sources.options import SourceOptions
 from daskfs.store.foreign import open_foreign_array
 
@@ -63,7 +62,7 @@ class ZarrSource(Source):
         target: str = "target",
     ) -> None:
         self.path = location(path)
-        self._y_path = location(y) if isinstance(y, (str, os.PathLike, ObjectPath)) else None
+        self._y_path = location(y) if is_path(y) else None
         self._array = open_foreign_array(self.path)
         if self._array.ndim != 2 or np.dtype(self._array.dtype).kind not in "buif":
             raise DataError(

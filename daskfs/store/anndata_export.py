@@ -54,7 +54,6 @@ def export_matrix(
                 _write_values(matrix, group, tile_shape, progress)
             else:
                 _write_entries(matrix, n_entries, group, site.folder, progress)
-            tables.create_groups(group)
             tables.write(group, arrays)
             consolidate(site.folder)
             site.finish()

@@ -91,7 +91,15 @@ class BandWriter:
         self._n_filled = 0
 
     def _create(self) -> None:
-        codec = self._codec or (self._measure() if self._n_filled and self._shape[1] else "raw")
+        codec = self._codec
+        if codec is None and self._n_filled and self._shape[1]:
+            from numcodecs import blosc
+
+            (height, width), (_, n_features) = self.layout.tile_shape, self._shape
+            tile = np.ascontiguousarray(self._band.files[0, : min(height, self._n_filled), : min(width, n_features)])
+            encoded = blosc.compress(tile, b"lz4", 5, blosc.BITSHUFFLE)
+            codec = "lz4" if len(encoded) * WORTHWHILE_RATIO <= tile.nbytes else "raw"
+        codec = codec or "raw"
         self.layout = self._make_layout(codec)
         with interrupts.held():  # Zarr writes in a thread of its own
             self._array = self._group.create_array(
@@ -105,14 +113,6 @@ class BandWriter:
                 config={"write_empty_chunks": True},
                 **facts_of("X", self._dtype, 2),
             )
-
-    def _measure(self) -> Codec:
-        from numcodecs import blosc
-
-        rows, columns = self.layout.tile_shape
-        tile = np.ascontiguousarray(self._band.files[0, : min(rows, self._n_filled), : min(columns, self._shape[1])])
-        encoded = blosc.compress(tile, b"lz4", 5, blosc.BITSHUFFLE)
-        return "lz4" if len(encoded) * WORTHWHILE_RATIO <= tile.nbytes else "raw"
 
 
 class BandFiles:

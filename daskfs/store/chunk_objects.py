@@ -14,7 +14,7 @@ from daskfs.errors import CorruptStoreError
 from daskfs.objects.ahead import Check, Part, prefetch_cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
-from daskfs.store.metadata import ArrayMetadata
+from daskfs.store.header import ArrayMetadata
 from daskfs.store.plain_files import REMEDY, OpenFile, PlainFile
 
 _BLOSC_NBYTES = 20

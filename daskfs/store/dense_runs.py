@@ -13,8 +13,7 @@ from daskfs.store.band_writer import BandFiles
 from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
 from daskfs.store.layout import Layout
 from daskfs.store.row_checks import convert_rows
-from daskfs.store.row_order import PIECE_NBYTES, taken
-from daskfs.store.row_sorter import Band, SortedRuns
+from daskfs.store.row_sorter import PIECE_NBYTES, Band, SortedRuns, taken
 
 
 class DenseRun(NamedTuple):

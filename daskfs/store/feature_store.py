@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from daskfs.objects.address import is_url
 from daskfs.objects.ahead import ahead_nbytes, prefetch_cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
-from daskfs.store.header import SparseHeader, StoreHeader
+from daskfs.store.header import SparseHeader, StoreHeader, read_metadata
 from daskfs.store.manifest import (
     ENCODER_DIGEST,
     LOCK,
@@ -35,7 +36,6 @@ from daskfs.store.manifest import (
     read_encoder,
     read_manifest,
 )
-from daskfs.store.metadata import read_metadata
 from daskfs.store.names import DenseNames
 from daskfs.store.sparse.names import SparseNames
 from daskfs.store.sparse.reader import SparseReader
@@ -101,17 +101,13 @@ def open_store(
     read: list[Callable[[], Any]] = [partial(read_header, folder, manifest), partial(read_checksums, folder, manifest)]
     names = described_arrays(manifest)
     read += [partial(read_metadata, folder / name, name) for name in names]
-    header, checksums, *found = all_of(_done, read) if isinstance(folder, ObjectPath) else map(_done, read)
+    header, checksums, *found = all_of(call, read) if isinstance(folder, ObjectPath) else map(call, read)
     descriptions = dict(zip(names, found, strict=True))
     arrays = {
-        name: checked_array(folder, name, descriptions[name], header, manifest, checksums)
-        for name in expected_arrays(header)
+        name: checked_array(folder, name, header, manifest, checksums, expected, descriptions[name])
+        for name, expected in expected_arrays(header).items()
     }
     return FeatureStore(folder, header, manifest, arrays)
-
-
-def _done(read: Callable[[], Any]) -> Any:
-    return read()
 
 
 def verify_store(

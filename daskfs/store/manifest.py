@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,30 +74,24 @@ class Manifest:
         return found
 
 
-def store_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every file of a store except the manifest and the writer's lock, as (name within the store, path).
+def write_manifest(folder: Path, checksums: Mapping[str, np.ndarray]) -> None:
+    """Write the manifest of all files now in the folder, and the checksums of all chunks of each array.
 
     Files whose names start with a dot belong to other programs.
     """
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(parent, name)
-            relative = path.relative_to(folder).as_posix()
-            if relative not in (MANIFEST, LOCK) and not name.startswith("."):
-                yield relative, path
-
-
-def write_manifest(folder: Path, checksums: Mapping[str, np.ndarray]) -> None:
-    """Write the manifest of all files now in the folder, and the checksums of all chunks of each array."""
     content = b"".join(np.ascontiguousarray(each, "<u4").tobytes() for each in checksums.values())
     with written_whole(folder / CHECKSUMS) as path:
         path.write_bytes(content)
     files, descriptions = {}, {}
-    for name, path in store_files(folder):
-        files[name] = path.stat().st_size
-        if path.name == "zarr.json":
-            descriptions[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for path in (Path(parent, name) for name in sorted(names) if not name.startswith(".")):
+            name = path.relative_to(folder).as_posix()
+            if name in (MANIFEST, LOCK):
+                continue
+            files[name] = path.stat().st_size
+            if path.name == "zarr.json":
+                descriptions[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     body = {
         "format_version": FORMAT_VERSION,
         "files": files,

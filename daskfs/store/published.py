@@ -18,7 +18,7 @@ from typing import Any
 
 from daskfs import interrupts
 from daskfs.errors import StorageError, StoreError, StoreExistsError
-from daskfs.files import Location, LockOwner
+from daskfs.files import LockOwner
 from daskfs.objects.path import MULTIPART_NBYTES, ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, all_of
 from daskfs.store.manifest import LOCK, MANIFEST
@@ -28,13 +28,6 @@ STAGING = "DASKFS_STAGING"
 """Folder in which stores are made before their upload; by default one of the user's among the temporary files."""
 _UPLOAD_NBYTES = 32 << 20
 """Maximum memory for files that are being uploaded."""
-
-
-def unfinished_store(target: Location, goes_on_from: Callable[[Path], bool]) -> UnfinishedStore:
-    """Return the unfinished store for a target: a folder next to it, or a local folder to be uploaded."""
-    if isinstance(target, ObjectPath):
-        return PublishedStore(target, goes_on_from)
-    return UnfinishedStore(target, goes_on_from)
 
 
 class PublishedStore(UnfinishedStore):

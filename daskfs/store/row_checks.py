@@ -107,40 +107,6 @@ def _refusal(value: Any, where: str, dtype: np.dtype) -> DataError:
     )
 
 
-def check_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: float | None = None) -> np.ndarray:
-    """Return a target or weight as float64.
-
-    Parameters
-    ----------
-    values : array_like of shape (n_rows,) or (n_rows, n_targets)
-    n_rows : int
-    what : str
-        Name of the vector, for messages.
-    first_row : int
-    least : float, optional
-        Smallest value allowed.
-
-    Raises
-    ------
-    DataError
-        Wrong length, NaN, infinity, or a value below `least`.
-    """
-    try:
-        array = np.array(values, dtype=np.float64)  # a copy: the caller may use its buffer again
-    except (TypeError, ValueError):
-        raise DataError("expected numbers", what, "encode classes as numbers first") from None
-    if len(array) != n_rows:
-        raise DataError(f"expected {n_rows} values, found {len(array)}", what, "give one value per row of X")
-    wrong = ~np.isfinite(array) if least is None else ~(np.isfinite(array) & (array >= least))
-    if wrong.any():
-        at = tuple(np.argwhere(wrong)[0].tolist())
-        bound = "" if least is None else f" of at least {least:g}"
-        raise DataError(
-            f"expected a finite number{bound}, found {array[at]}", f"{what}, row {first_row + at[0]}", "drop these rows"
-        )
-    return array
-
-
 def check_names(names: Sequence[str] | np.ndarray | None, n_features: int, where: str = "feature_names") -> list[str]:
     """Return the names of features as a list of str; by default x0, x1, ...
 

@@ -14,13 +14,16 @@ from daskfs.files import Location
 from daskfs.store.header import (
     ANNOTATION_DTYPES,
     FORMAT_VERSION,
+    TEXT,
+    ArrayMetadata,
     SparseHeader,
     StoreHeader,
     check_version,
     parse_header,
+    parse_metadata,
+    read_metadata,
 )
 from daskfs.store.manifest import MANIFEST, MAX_NBYTES, Manifest, check_description, write_manifest
-from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import sparse_arrays
 from daskfs.store.strings import StringReader
@@ -118,15 +121,6 @@ def tables_of(header: StoreHeader) -> Tables | None:
 
 def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     """Return dtype and shape of every array that a store with this header must have, by path."""
-    arrays, tables = named_arrays(header), tables_of(header)
-    if tables is None:
-        return arrays
-    paths = tables.paths()
-    return {paths.get(name, name): facts for name, facts in arrays.items()}
-
-
-def named_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Return dtype and shape of every array, by its name in stores of format 1."""
     tables = tables_of(header)
     (n_samples, n_features), n_targets = header.shape, len(header.target_names)
     is_sparse = isinstance(header, SparseHeader)
@@ -154,7 +148,8 @@ def named_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ..
         arrays["feature_names"] = (TEXT, (n_features,))
     for number, kind in enumerate(header.annotations.values()):
         arrays[f"annotations/{number}"] = (ANNOTATION_DTYPES[kind], (n_features,))
-    return arrays
+    paths = {} if tables is None else tables.paths()  # by name in stores of format 1
+    return {paths.get(name, name): facts for name, facts in arrays.items()}
 
 
 def described_arrays(manifest: Manifest) -> list[str]:
@@ -164,22 +159,25 @@ def described_arrays(manifest: Manifest) -> list[str]:
     return [name for name in names if name not in with_parts and f"{name}/zarr.json" not in _GROUPS - {"X/zarr.json"}]
 
 
-def read_array(
-    folder: Location, name: str, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
-) -> StoredArray:
-    """Return an array of a store; see `checked_array`."""
-    return checked_array(folder, name, read_metadata(folder / name, name), header, manifest, checksums)
-
-
 def checked_array(
     folder: Location,
     name: str,
-    description: tuple[dict[str, Any], bytes],
     header: StoreHeader,
     manifest: Manifest,
     checksums: dict[str, np.ndarray] | None,
+    expected: tuple[np.dtype, tuple[int, ...]],
+    description: tuple[dict[str, Any], bytes] | None = None,
 ) -> StoredArray:
     """Return an array of a store, after comparing its metadata with manifest and header.
+
+    Parameters
+    ----------
+    folder, name, header, manifest, checksums
+        The store and the array's path in it.
+    expected : tuple
+        dtype and shape, from `expected_arrays`.
+    description : tuple, optional
+        From `read_metadata`; by default it is read.
 
     Raises
     ------
@@ -187,12 +185,12 @@ def checked_array(
         The metadata are damaged, differ from what was written, or are inconsistent with the others.
     """
     where = folder / name / "zarr.json"
-    document, content = description
+    document, content = description or read_metadata(folder / name, name)
     check_description(folder, f"{name}/zarr.json", content, manifest)
     metadata = parse_metadata(document)
     if metadata is None:
         raise CorruptStoreError(f"{name} is in an encoding that daskfs does not write", str(where), REMEDY)
-    is_expected = (metadata.dtype, metadata.shape) == expected_arrays(header)[name]
+    is_expected = (metadata.dtype, metadata.shape) == expected
     if name == "X":
         layout = header.tile_shape, header.shard_shape, header.codec == "lz4"
         is_expected &= (metadata.tile_shape, metadata.shard_shape, metadata.has_blosc) == layout

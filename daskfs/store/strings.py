@@ -9,8 +9,8 @@ from daskfs.errors import CorruptStoreError
 from daskfs.files import Location
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
-from daskfs.store.chunks import Tiled
-from daskfs.store.metadata import ArrayMetadata
+from daskfs.store.header import ArrayMetadata
+from daskfs.store.layout import Tiled
 from daskfs.store.plain_files import MISPLACED, REMEDY, read_plain
 
 

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from daskfs import errors, interrupts
-from daskfs.store.row_vectors import write_vector
 
 DataError = errors.DataError.about("shapes")
 
@@ -33,6 +32,9 @@ CLASSES = "target_classes"
 """The texts of a target's codes, in the description of the source and among the arrays."""
 SAMPLE, FEATURE = "sample", "feature"
 """Names of the dimensions, and of the indices along them."""
+
+STRINGS_PER_CHUNK = 100_000
+_CHUNK_LENGTH = 1 << 20
 
 _KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_. -]{,98}[A-Za-z0-9_-])?")
 """Keys that are valid in file systems and object stores alike."""
@@ -86,25 +88,21 @@ class Tables:
         of_columns = _keys(self.annotations, taken=[FEATURE, *STATISTICS])
         return found | {f"annotations/{number}": f"var/{key}" for number, key in enumerate(of_columns)}
 
-    def create_groups(self, root: Any) -> None:
-        """Create the groups of the tables in a Zarr group, which becomes an AnnData store."""
-        paths = list(self.paths().values())
+    def write(self, root: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write arrays, given by their names in stores of format 1, to a Zarr group, which becomes an AnnData store."""
+        paths = self.paths()
         with interrupts.held():  # Zarr writes in a thread of its own
             root.attrs.update(_encoded("anndata", "0.1.0"))
             for table, index in (("obs", SAMPLE), ("var", FEATURE)):
-                columns = dict.fromkeys(path.split("/")[1] for path in paths if path.startswith(f"{table}/"))
+                columns = dict.fromkeys(path.split("/")[1] for path in paths.values() if path.startswith(f"{table}/"))
                 columns.pop(index)
                 order = {"_index": index, "column-order": list(columns)}
                 root.create_group(table, attributes=_encoded("dataframe", "0.2.0") | order)
             if len(self.target_names) > 1:
                 root.create_group("obsm", attributes=_encoded("dict", "0.1.0"))
             if self.has_classes:
-                folder = self.paths()["target"].rpartition("/")[0]
+                folder = paths["target"].rpartition("/")[0]
                 root.create_group(folder, attributes=_encoded("categorical", "0.2.0") | {"ordered": False})
-
-    def write(self, root: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write arrays, given by their names in stores of format 1, to a store with these tables."""
-        paths = self.paths()
         for name, values in arrays.items():
             if name == "target" and self.has_classes:
                 values = self._codes(values)
@@ -118,6 +116,40 @@ class Tables:
             expected = f"expected codes 0 to {n_classes - 1} of the target's classes, found {target[wrong[0]]:g}"
             raise DataError(expected, f"target {self.target_names[0]!r}", "give texts, or a target without classes")
         return codes
+
+
+def write_vector(group: Any, path: str, values: np.ndarray, **facts: Any) -> None:
+    """Write strings, a vector, or several vectors as columns, as an array of a Zarr group.
+
+    Arrays are not compressed, and each chunk has a checksum.
+
+    Parameters
+    ----------
+    group : zarr.Group
+    path : str
+        Path of the array in the group.
+    values : ndarray of shape (n,) or (n, k)
+        Strings have the dtype `numpy.dtypes.StringDType`, or object.
+    **facts
+        Further options of Zarr: names of the dimensions, attributes.
+    """
+    from zarr.codecs import Crc32cCodec
+
+    is_text = values.dtype.kind in "OT"
+    length = STRINGS_PER_CHUNK if is_text else _CHUNK_LENGTH
+    with interrupts.held():  # Zarr writes in a thread of its own
+        array = group.create_array(
+            path,
+            shape=values.shape,
+            chunks=(max(1, min(len(values), length)), *values.shape[1:]),
+            dtype="string" if is_text else values.dtype,
+            filters="auto" if is_text else None,
+            compressors=[Crc32cCodec()],
+            config={"write_empty_chunks": True},
+            **facts,
+        )
+        if values.size:
+            array[...] = values.astype(np.dtypes.StringDType()) if is_text else values
 
 
 def consolidate(folder: Path) -> None:

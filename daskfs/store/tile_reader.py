@@ -25,8 +25,8 @@ from daskfs.matrix.blocks import Rows, Strip
 from daskfs.objects.ahead import Part
 from daskfs.objects.path import ObjectPath
 from daskfs.store.chunk_objects import ObjectFiles
-from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
-from daskfs.store.metadata import ArrayMetadata
+from daskfs.store.header import ArrayMetadata
+from daskfs.store.layout import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.plain_files import MISPLACED, REMEDY, OpenFile, PlainFile
 from daskfs.watching.reads import READ
 

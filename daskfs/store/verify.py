@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from daskfs.store.header import SparseHeader, StoreHeader
 from daskfs.store.manifest import (
     ENCODER_DIGEST,
     MAX_NBYTES,
+    Manifest,
     check_description,
     read_checksums,
     read_encoder,
@@ -28,7 +28,7 @@ from daskfs.store.manifest import (
 )
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
-from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
+from daskfs.store.stored_arrays import StoredArray, checked_array, expected_arrays, read_header
 from daskfs.store.tile_reader import TileReader
 from daskfs.watching.base import Progress, Silent
 
@@ -88,9 +88,9 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
         except StoreError as fault:
             found.append(str(fault))
         progress.advance()
-    for name in expected_arrays(header):
+    for name, expected in expected_arrays(header).items():
         try:
-            array = read_array(folder, name, header, manifest, checksums)
+            array = checked_array(folder, name, header, manifest, checksums, expected)
             found += _damaged_tiles(array, progress, _rows_of_chunks(array, header, manifest, checksums), workers)
         except StoreError as fault:
             if not any(line.startswith(f"{fault.where}: ") for line in found):
@@ -100,12 +100,16 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
     return found
 
 
-def _rows_of_chunks(array: StoredArray, header: StoreHeader, *known: Any) -> Callable[[int], str]:
+def _rows_of_chunks(
+    array: StoredArray, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
+) -> Callable[[int], str]:
     """Return a function that names the rows in a chunk of entries or runs of a sparse store; "" for other arrays."""
     if not isinstance(header, SparseHeader) or array.name not in BY_BLOCKS:
         return lambda chunk: ""
     try:
-        blocks = read_array(array.folder, "X/blocks", header, *known).open().read()[:, BY_BLOCKS[array.name]]
+        expected = expected_arrays(header)["X/blocks"]
+        of_blocks = checked_array(array.folder, "X/blocks", header, manifest, checksums, expected)
+        blocks = of_blocks.open().read()[:, BY_BLOCKS[array.name]]
     except StoreError:
         return lambda chunk: ""
 

@@ -1,4 +1,7 @@
-"""Base class of the writers of dense and sparse stores: they write a complete store, or nothing."""
+"""What the writers of dense and sparse stores have in common: they write a complete store, or nothing.
+
+`StoreSpec` has the facts of a store, `WholeWriter` the folder and its life, `RowVectors` target, weight and labels.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,17 +24,49 @@ from daskfs.errors import StoreError
 from daskfs.files import location
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
-from daskfs.store.kept import KeptSteps
 from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
-from daskfs.store.published import unfinished_store
-from daskfs.store.row_order import keys_of, stored_order
-from daskfs.store.row_vectors import RowVectors
-from daskfs.store.spec import StoreSpec
-from daskfs.store.unfinished import DISK_FULL, ROWS, explained_disk_full
+from daskfs.store.published import PublishedStore
+from daskfs.store.row_sorter import keys_of, stored_order
+from daskfs.store.unfinished import DISK_FULL, ROWS, KeptSteps, UnfinishedStore, explained_disk_full
 from daskfs.store.written_part import WrittenPart
 from daskfs.watching.base import Progress, Silent
 
 DataError = errors.DataError.about("shapes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSpec:
+    """Facts of a store, dense or sparse; writers take them as keyword arguments.
+
+    Parameters
+    ----------
+    dtype : dtype
+        dtype of X.
+    source : mapping
+        JSON-compatible description of the source; its entry "digest" is its identity.
+    target_names : sequence of str
+        Empty if the store has no target.
+    has_weight : bool
+    label_names : sequence of str
+        Text columns kept beside X (for splits or as identifiers).
+    shuffle : bool
+        Whether to put the rows in random order.
+    random_state : int or None
+        Seed of the random order; if None, one is drawn and kept in the header.
+    encoding_digest : str
+        Identity of the encoding of the source as numbers.
+    notes : sequence of str
+    """
+
+    dtype: Any
+    source: Mapping[str, Any]
+    target_names: Sequence[str] = ()
+    has_weight: bool = False
+    label_names: Sequence[str] = ()
+    shuffle: bool = True
+    random_state: int | None = 0
+    encoding_digest: str = ""
+    notes: Sequence[str] = ()
 
 
 class WholeWriter(ABC):
@@ -53,6 +89,8 @@ class WholeWriter(ABC):
         Those of `spec`, to which may be added until the store is finished.
     annotations : mapping of str to ndarray
         Facts about the features, see `Matrix.annotations`; sparse stores keep none.
+    workers : Workers
+        Where tasks run; by default in this thread.
     kept : KeptSteps
         The steps from which the next process resumes, after `begin`.
     prefix : str
@@ -74,6 +112,7 @@ class WholeWriter(ABC):
         self.source, self.notes = dict(spec.source), list(spec.notes)
         self.annotations: Mapping[str, np.ndarray] = {}
         self.memory_limit, self.progress = memory_limit, progress or Silent()
+        self.workers: Workers = Here()
 
     def __enter__(self) -> Self:
         spec = self.spec
@@ -81,12 +120,12 @@ class WholeWriter(ABC):
         try:
             with self._explain_disk_full():
                 with interrupts.held():
-                    self._site = unfinished_store(self.path, lambda folder: self._goes_on_from(folder / ROWS))
+                    unfinished: Any = PublishedStore if isinstance(self.path, ObjectPath) else UnfinishedStore
+                    self._site: UnfinishedStore = unfinished(self.path, lambda at: self._goes_on_from(at / ROWS))
                     is_begun = True
                 self.notes += self._site.notes
                 self._group = self._site.new_group()
                 self._vectors = RowVectors(tuple(spec.target_names), spec.has_weight, tuple(spec.label_names))
-                self._workers: Workers = Here()
                 folder = self._site.folder / ROWS
                 folder.mkdir(exist_ok=True)
                 self.kept = KeptSteps(folder)
@@ -99,10 +138,6 @@ class WholeWriter(ABC):
                 self._site.remove()
             raise
         return self
-
-    def use(self, workers: Workers) -> None:
-        """Run all tasks on these workers."""
-        self._workers = workers
 
     def begin(self, identity: Mapping[str, Any]) -> None:
         """Save steps of the ingest with this identity (JSON-compatible); rows are added with `take_written`."""
@@ -170,7 +205,7 @@ class WholeWriter(ABC):
             self._let_go()
             if not is_done:
                 with interrupts.held():
-                    self._workers.settle("ingest-")
+                    self.workers.settle("ingest-")
                     self._site.remove()
         with self._explain_disk_full():
             if isinstance(fault, OSError) and fault.errno in DISK_FULL:  # raised by a task, for example
@@ -180,15 +215,6 @@ class WholeWriter(ABC):
     def _finish(self) -> None:
         """Write the rest, and give the store its name."""
 
-    def _source_fields(self) -> dict[str, Any]:
-        """Write the encoder to a file, and return the source's description with the file's digest instead."""
-        source = {key: value for key, value in self.source.items() if key != "encoder"}
-        if "encoder" not in self.source:
-            return source
-        content = json.dumps(self.source["encoder"], ensure_ascii=False).encode()
-        (self._site.folder / ENCODER).write_bytes(content)
-        return source | {ENCODER_DIGEST: hashlib.sha256(content).hexdigest()}
-
     def _let_go(self) -> None:  # noqa: B027
         """Release memory that is not needed once rows are written, or not written."""
 
@@ -197,7 +223,12 @@ class WholeWriter(ABC):
         return stored_order(keys_of(self.random_state, 0, self._n_rows)) if self.spec.shuffle else None
 
     def _common_header(self) -> dict[str, Any]:
-        """Return the header fields that dense and sparse stores have in common."""
+        """Return the header fields that dense and sparse stores have in common; the encoder is written to a file."""
+        source = {key: value for key, value in self.source.items() if key != "encoder"}
+        if "encoder" in self.source:
+            content = json.dumps(self.source["encoder"], ensure_ascii=False).encode()
+            (self._site.folder / ENCODER).write_bytes(content)
+            source[ENCODER_DIGEST] = hashlib.sha256(content).hexdigest()
         return {
             "dtype": self.dtype.name,
             "shuffled": self.spec.shuffle,
@@ -205,7 +236,7 @@ class WholeWriter(ABC):
             "target_names": tuple(self.spec.target_names),
             "label_names": tuple(self.spec.label_names),
             "has_weight": self.spec.has_weight,
-            "source": self._source_fields(),
+            "source": source,
             "encoding_digest": self.spec.encoding_digest,
             "digest": "",
             "notes": tuple(self.notes),
@@ -218,3 +249,99 @@ class WholeWriter(ABC):
     def _needed(self) -> str:
         """Return how much disk space is needed, for a message, if it is known."""
         return ""
+
+
+class RowVectors:
+    """Collects target, weight and labels of all rows in the source's order and returns them in the stored order.
+
+    Notes
+    -----
+    All are in memory: 8 bytes per row for each target and for the weight, and the text of the labels.
+    """
+
+    def __init__(self, target_names: tuple[str, ...], has_weight: bool, label_names: tuple[str, ...]) -> None:
+        self.target_names, self.has_weight, self.label_names = target_names, has_weight, label_names
+        self._target: list[np.ndarray] = [np.empty((0, len(target_names)))]
+        self._weight: list[np.ndarray] = [np.empty(0)]
+        self._labels: dict[str, list[np.ndarray]] = {
+            name: [np.empty(0, dtype=np.dtypes.StringDType())] for name in label_names
+        }
+
+    def append(self, block: Any, n_rows: int, labels: Mapping[str, Any] | None, first_row: int) -> None:
+        """Append y, weight and labels of a block of `n_rows` rows.
+
+        Raises
+        ------
+        DataError
+            A vector is missing or unexpected, has the wrong length, or contains invalid values.
+        """
+        if (block.y is None) != (not self.target_names):
+            found = "none" if block.y is None else "y"
+            raise DataError(f"expected targets {list(self.target_names)}, found {found}", "y", "name the target")
+        if self.target_names:
+            what = f"target {', '.join(map(repr, self.target_names))}"
+            y = _checked_vector(block.y, n_rows, what, first_row)
+            if y.size != n_rows * len(self.target_names):
+                raise DataError(f"expected {len(self.target_names)} columns, found shape {y.shape}", what)
+            self._target.append(y.reshape(n_rows, len(self.target_names)))
+        if (block.weight is None) == self.has_weight:
+            raise DataError("weights must come with every block or with none", "weight", "set has_weight")
+        if self.has_weight:
+            self._weight.append(_checked_vector(block.weight, n_rows, "weight", first_row, least=0.0).reshape(n_rows))
+        labels = labels if labels is not None else getattr(block, "labels", None) or {}
+        if set(labels) != set(self.label_names):
+            raise DataError(f"expected labels {sorted(self.label_names)}, found {sorted(labels)}", "labels")
+        for name, values in labels.items():
+            text = np.asarray(values).astype(np.dtypes.StringDType())
+            if text.shape != (n_rows,):
+                raise DataError(f"expected {n_rows} values, found shape {text.shape}", f"labels {name!r}")
+            self._labels[name].append(text)
+
+    def in_order(self, order: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return all vectors by name; `order` is the source row of each stored row (None: the same)."""
+        taken: Any = slice(None) if order is None else order
+        vectors: dict[str, np.ndarray] = {}
+        if self.target_names:
+            target = np.concatenate(self._target)[taken]
+            vectors["target"] = target[:, 0] if target.shape[1] == 1 else target
+        if self.has_weight:
+            vectors["weight"] = np.concatenate(self._weight)[taken]
+        if order is not None:
+            vectors["source_rows"] = order.astype(np.int64)
+        for number, name in enumerate(self.label_names):
+            vectors[f"labels/{number}"] = np.concatenate(self._labels[name])[taken]
+        return vectors
+
+
+def _checked_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: float | None = None) -> np.ndarray:
+    """Return a target or weight as float64.
+
+    Parameters
+    ----------
+    values : array_like of shape (n_rows,) or (n_rows, n_targets)
+    n_rows : int
+    what : str
+        Name of the vector, for messages.
+    first_row : int
+    least : float, optional
+        Smallest value allowed.
+
+    Raises
+    ------
+    DataError
+        Wrong length, NaN, infinity, or a value below `least`.
+    """
+    try:
+        array = np.array(values, dtype=np.float64)  # a copy: the caller may use its buffer again
+    except (TypeError, ValueError):
+        raise errors.DataError("expected numbers", what, "encode classes as numbers first") from None
+    if len(array) != n_rows:
+        raise errors.DataError(f"expected {n_rows} values, found {len(array)}", what, "give one value per row of X")
+    wrong = ~np.isfinite(array) if least is None else ~(np.isfinite(array) & (array >= least))
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0].tolist())
+        bound = "" if least is None else f" of at least {least:g}"
+        raise errors.DataError(
+            f"expected a finite number{bound}, found {array[at]}", f"{what}, row {first_row + at[0]}", "drop these rows"
+        )
+    return array

@@ -20,13 +20,11 @@ from daskfs.store.dense_runs import DenseBuffer, DenseFiles, DenseRuns, sort_den
 from daskfs.store.header import ANNOTATION_DTYPES, FORMAT_VERSION, StoreHeader, content_digest
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
-from daskfs.store.row_order import PIECE_NBYTES, taken
-from daskfs.store.row_sorter import RowSorter
-from daskfs.store.spec import StoreSpec
+from daskfs.store.row_sorter import PIECE_NBYTES, RowSorter, taken
 from daskfs.store.stored_arrays import seal, tables_of
 from daskfs.store.tables import CLASSES, STATISTICS, consolidate
 from daskfs.store.unfinished import disk_full
-from daskfs.store.whole_writer import WholeWriter
+from daskfs.store.whole_writer import StoreSpec, WholeWriter
 from daskfs.store.written_part import WrittenPart
 from daskfs.watching.base import Progress
 
@@ -217,8 +215,14 @@ class StoreWriter(WholeWriter):
         return converted
 
     def _convert(self, rows: Any) -> int:
-        if self._block is None:
-            self._block = self._new_block()
+        """Copy rows to the block for the statistics; return how many."""
+        if self._block is None and self._sorter is not None:  # rows are collected where they are sorted
+            buffer = self._sorter.buffer
+            if buffer.n_rows + self._block_rows > len(buffer.rows) != self.n_samples:
+                self._sorter.end_run()
+            self._block = buffer.rows[buffer.n_rows : buffer.n_rows + self._block_rows]
+        elif self._block is None:
+            self._block = np.empty((self._block_rows, self.n_features), self.dtype)
         part = self._block[self._n_filled : self._n_filled + rows.shape[0]]
         convert_rows(rows, part, names=self.feature_names, first_row=self._n_rows, allow_missing=self.allow_missing)
         self._n_filled += len(part)
@@ -226,15 +230,6 @@ class StoreWriter(WholeWriter):
         if self._n_filled == self._block_rows:
             self._take_block(self._block)
         return len(part)
-
-    def _new_block(self) -> np.ndarray:
-        """Return the buffer in which rows are collected for the statistics; the sorter's own, if there is one."""
-        if self._sorter is None:
-            return np.empty((self._block_rows, self.n_features), self.dtype)
-        buffer = self._sorter.buffer
-        if buffer.n_rows + self._block_rows > len(buffer.rows) != self.n_samples:
-            self._sorter.end_run()
-        return buffer.rows[buffer.n_rows : buffer.n_rows + self._block_rows]
 
     def _take_block(self, block: np.ndarray) -> None:
         rows = block[: self._n_filled]
@@ -306,7 +301,7 @@ class StoreWriter(WholeWriter):
 
     def _store_sorted_runs(self, bands: BandWriter, sorted_runs: DenseRuns, order: np.ndarray) -> None:
         """Sort the runs that tasks have written, and write the tiles of all rows, in tasks."""
-        map_blocks = self._workers.map_blocks
+        map_blocks = self.workers.map_blocks
         self.progress.start("tiles", 2 * self._n_rows)
         runs, statistics = list(sorted_runs.runs), dict[int, list[BlockStatistics]]()
         shared: tuple[Any, ...] = (sorted_runs, self.random_state, self._block_rows)
@@ -333,7 +328,6 @@ class StoreWriter(WholeWriter):
         """Write what describes the rows, in the stored order, and the columns."""
         tables = tables_of(header)
         assert tables is not None
-        tables.create_groups(self._group)
         of_columns = {"feature_names": np.array(self.feature_names, dtype=np.dtypes.StringDType())}
         of_columns |= {f"statistics/{name}": getattr(self._statistics, name) for name in STATISTICS}
         of_columns |= {f"annotations/{number}": values for number, values in enumerate(self.annotations.values())}

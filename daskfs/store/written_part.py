@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.store.kept import files_of
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_sorter import RowSorter
 from daskfs.store.sparse.merging import Collisions, NameGatherer, NameRun
+from daskfs.store.unfinished import files_of
 
 
 class PartWriter:

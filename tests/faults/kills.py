@@ -25,7 +25,7 @@ MOMENTS = {
     "part": "in_small_parts(); before('daskfs.interrupts', None, 'check')",
     "first tiles": "in_small_parts(); before('daskfs.store.row_sorter', 'SortedRuns', 'gathered')",
     "other tiles": "in_small_parts(); before('daskfs.cluster.workers', 'OnDask', '_as_they_come')",
-    "step": "in_small_parts(); before('daskfs.store.kept', None, 'written_whole')",
+    "step": "in_small_parts(); before('daskfs.store.unfinished', None, 'written_whole')",
     "sparse rows": "in_small_parts(); before('daskfs.store.sparse.entry_runs', 'EntryBuffer', 'add')",
     "sparse chunk": "in_small_parts(); before('daskfs.store.sparse.vectors', 'VectorWriter', 'append')",
     "sparse name": "in_small_parts(); before('pathlib', 'Path', 'rename')",

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
 
-from daskfs.sources.arrow_text import parsed
+from daskfs.sources.text import parsed
 
 TEXT = b"".join(b"%d,%d\n" % (k, k * k) for k in range(20_000))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from daskfs.sources.encoders.base import BadValue, ColumnFacts, Encoder
-from daskfs.sources.encoders.registry import ENCODERS, encoder_of, make_encoder
+from daskfs.sources.table_encoder import ENCODERS, encoder_of, make_encoder
 from daskfs.sources.table_schema import ColumnSchema
 
 FACTS = ColumnFacts({"a": 3, "b": 2, "c": 1}, n_missing=1, years=(2001, 2003), mean=2.0, std=4.0)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskfs.store.chunks import cuts, normalise
-from daskfs.store.layout import choose_layout, n_files, store_nbytes
+from daskfs.store.layout import choose_layout, cuts, n_files, normalise, store_nbytes
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from daskfs.store.column_statistics import RunningStatistics, statistics_of
-from daskfs.store.row_order import stored_order
+from daskfs.store.row_sorter import stored_order
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])

@@ -12,7 +12,7 @@ from daskfs.cluster.open import open_cluster
 from daskfs.errors import CorruptStoreError, StoreFormatError
 from daskfs.store.feature_store import open_store, verify_store
 from daskfs.store.foreign import open_foreign_array
-from daskfs.store.metadata import parse_metadata, read_metadata
+from daskfs.store.header import parse_metadata, read_metadata
 from daskfs.store.tile_reader import TileReader
 from tests.refusals import refused
 

@@ -198,7 +198,7 @@ def test_tiles_without_a_checksum_of_their_own_are_held_against_the_manifest(tmp
     import zarr
     from crc32c import crc32c
 
-    from daskfs.store.metadata import parse_metadata, read_metadata
+    from daskfs.store.header import parse_metadata, read_metadata
     from daskfs.store.tile_reader import TileReader
 
     X = np.arange(64, dtype=np.float32).reshape(16, 4)

@@ -90,14 +90,14 @@ def test_names_labels_weights_and_several_targets_are_kept(make_store, matrix):
 
 
 def test_more_names_than_fit_in_a_chunk(make_store, monkeypatch):
-    monkeypatch.setattr("daskfs.store.row_vectors.STRINGS_PER_CHUNK", 30)
+    monkeypatch.setattr("daskfs.store.tables.STRINGS_PER_CHUNK", 30)
     store = make_store(np.zeros((2, 70), np.float32))
     assert store.feature_names.tolist() == [f"x{j}" for j in range(70)]
 
 
 @pytest.mark.parametrize("most_listed", [70, 69])
 def test_names_of_many_columns_are_read_as_they_are_asked_for(make_store, monkeypatch, most_listed):
-    monkeypatch.setattr("daskfs.store.row_vectors.STRINGS_PER_CHUNK", 30)
+    monkeypatch.setattr("daskfs.store.tables.STRINGS_PER_CHUNK", 30)
     monkeypatch.setattr("daskfs.store.names.MOST_LISTED", most_listed)
     monkeypatch.setattr("daskfs.store.names.AT_ONCE", 16)
     expected = [f"é{j}" for j in range(70)]

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError
-from daskfs.sources.encoders.arrow_values import levels_of, or_minus_one
 from daskfs.sources.encoders.base import (
     MISSING,
     OTHER,
     BadValue,
     ColumnFacts,
     Encoder,
+    levels_of,
+    or_minus_one,
     refuse_missing,
     shown,
     write_dummies,

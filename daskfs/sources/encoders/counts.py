@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from daskfs.sources.encoders.arrow_values import levels_of
-from daskfs.sources.encoders.base import ColumnFacts, Encoder, refuse_missing
+from daskfs.sources.encoders.base import ColumnFacts, Encoder, levels_of, refuse_missing
 from daskfs.sources.encoders.sql import as_text_if_numbers, quoted, text_of
 from daskfs.sources.table_schema import ColumnSchema
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from daskfs.sources.encoders.arrow_values import levels_of
-from daskfs.sources.encoders.base import MISSING, ColumnFacts, Encoder, refuse_missing, write_dummies
+from daskfs.sources.encoders.base import MISSING, ColumnFacts, Encoder, levels_of, refuse_missing, write_dummies
 from daskfs.sources.table_schema import ColumnSchema, HashedEncoding
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.sources.encoders.arrow_values import numbers_of, plain_numbers
-from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder, shown
+from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder, numbers_of, plain_numbers, shown
 from daskfs.sources.encoders.sql import quoted, signed
 from daskfs.sources.table_schema import ColumnSchema
 

@@ -14,10 +14,16 @@ import numpy as np
 from daskfs import errors
 from daskfs.files import location
 from daskfs.objects.address import is_url
-from daskfs.objects.path import ObjectPath
 from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
-from daskfs.sources.files import COMPRESSED, PathLike, expand_paths, open_bytes, unchanged
-from daskfs.sources.other_formats import command_of_json_lines
+from daskfs.sources.files import (
+    COMPRESSED,
+    PathLike,
+    command_of_json_lines,
+    expand_paths,
+    is_path,
+    open_bytes,
+    unchanged,
+)
 from daskfs.sources.sparse.line_source import cut_lines, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES
 
@@ -241,7 +247,7 @@ class Documents:
 
 
 def _layout_of(path: PathLike | Sequence[PathLike]) -> Layout:
-    paths: Any = [path] if isinstance(path, (str, Path, ObjectPath)) else path
+    paths: Any = [path] if is_path(path) else path
     one = next(iter(paths))
     first = location(one)
     if first.is_dir():

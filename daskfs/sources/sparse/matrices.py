@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -19,9 +18,8 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_targets
 from daskfs.matrix.target import kind_of
 from daskfs.objects.address import redacted
-from daskfs.objects.path import ObjectPath
 from daskfs.sources.arrays import coded_texts, name_targets
-from daskfs.sources.files import as_file
+from daskfs.sources.files import as_file, is_path
 from daskfs.sources.npy import array_of, existing, names_of
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, SparseSource
@@ -73,7 +71,7 @@ class MatrixSource(SparseSource):
         names: Any = None,
         target: str | Sequence[str] | None = None,
     ) -> None:
-        is_file = isinstance(path, (str, os.PathLike, ObjectPath))
+        is_file = is_path(path)
         self._description = redacted(str(path)) if is_file else "sparse matrix in memory"
         self._X = _canonical(_loaded(existing(path)) if is_file else path, self._description)
         self.n_samples, self.n_features = (int(length) for length in self._X.shape)

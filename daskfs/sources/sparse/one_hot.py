@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from daskfs import errors
 from daskfs.kernels.text import hashes, ngrams
 from daskfs.kernels.text.one_hot import gather_entries
+from daskfs.sources.encoded_block import FilledBlock
 from daskfs.sources.encoders.base import MISSING, OTHER, BadValue, Encoder, refuse_missing
 from daskfs.sources.encoders.category import CategoryEncoder
 from daskfs.sources.encoders.number import checked_numbers, fill_of
 from daskfs.sources.levels import bytes_of, distinct_texts, ids_of, seed_of
 from daskfs.sources.log_bins import bins
-from daskfs.sources.row_metadata import RowMetadata
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.sources.sparse.lines import joined
 from daskfs.sources.sparse.over import OverSource
@@ -209,31 +209,23 @@ class Layout(NamedTuple):
     width: int
 
 
-class OneHotBlock:
+class OneHotBlock(FilledBlock[SparseBlock]):
     """A block of entries that is being filled."""
 
     def __init__(self, start: int, length: int, layout: Layout, table: TableSource) -> None:
-        self.start, self.n_rows, self._layout = start, 0, layout
+        super().__init__(start, length, table)
+        self._layout = layout
         self._ids = np.empty((length, layout.width), np.uint64)
         self._data = np.empty((length, layout.width), np.float32)
-        self._metadata = RowMetadata(length, table, table.encoders)
         self._names: list[NamedIds] = []
 
-    @property
-    def stop(self) -> int:
-        """Number of the first row after the block."""
-        return self.start + self.n_rows
-
-    def append(self, table: pa.RecordBatch) -> None:
-        """Encode and add rows."""
-        rows, first = slice(self.n_rows, self.n_rows + table.num_rows), 0
+    def _encode(self, rows: slice, table: pa.RecordBatch) -> None:
+        first = 0
         for name, features in self._layout.columns.items():
             behind = first + features.width
             names = features.write(table[name], self._ids[rows, first:behind], self._data[rows, first:behind])
             self._names.append(names)
             first = behind
-        self._metadata.write(rows, table)
-        self.n_rows = rows.stop
 
     def finished(self) -> SparseBlock:
         """Return the block."""
@@ -243,9 +235,8 @@ class OneHotBlock:
         gather_entries(ids, values, indptr, features, data)
         features, data = features[: indptr[-1]], data[: indptr[-1]]
         are_ones = bool(np.all(data == 1.0))
-        y, weight, labels = self._metadata.of(self.n_rows)
         names = _together(self._names)
-        return SparseBlock(self.start, indptr, features, None if are_ones else data, y, weight, labels, names)
+        return SparseBlock(self.start, indptr, features, None if are_ones else data, *self._beside(), names)
 
 
 class OneHotSource(OverSource[TableSource]):
@@ -352,7 +343,7 @@ class OneHotSource(OverSource[TableSource]):
     def sparse_part_blocks(self, part: Any, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows of a part, numbered within it."""
         self.source.begin_part()
-        return self.source.filled_part(part, *self._new_block(block_rows, block_nnz))
+        return self.source.filled(*self._new_block(block_rows, block_nnz), part)
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return the number of rows, if known, and the number of features in the first rows."""

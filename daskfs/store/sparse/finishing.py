@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.column_totals import add_to_totals
-from daskfs.store.kept import files_of
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_sorter import Band
 from daskfs.store.sparse.encoding import encoded_blocks
 from daskfs.store.sparse.entry_runs import NO_VALUES, EntryRuns
 from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length, column_type
 from daskfs.store.sparse.vectors import VectorWriter
+from daskfs.store.unfinished import files_of
 
 N_TOTALS = 6
 _FILES_AT_ONCE, _NUMBERS_AT_ONCE = 4, 1 << 18

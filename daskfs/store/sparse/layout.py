@@ -21,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.kernels.blocks.row_blocks import BLOCK_ROWS
-from daskfs.store.chunks import n_tiles
 from daskfs.store.header import SparseHeader
+from daskfs.store.layout import n_tiles
 
 ENTRY_CHUNK = 1 << 15
 """Number of entries decoded together: more would slow down reading columns, fewer would slow down reading rows."""

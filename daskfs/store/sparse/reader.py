@@ -15,8 +15,8 @@ from daskfs.kernels.blocks.row_blocks import BLOCK_ROWS, columns_of_block, row_l
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows, as_slice
 from daskfs.objects.ahead import prefetch_cache
 from daskfs.store.chunk_objects import is_whole
-from daskfs.store.chunks import Cut, cuts, normalise, selection_length
 from daskfs.store.header import SparseHeader
+from daskfs.store.layout import Cut, cuts, normalise, selection_length
 from daskfs.store.plain_files import REMEDY
 from daskfs.store.sparse.layout import RUN_CHUNK, index_type
 

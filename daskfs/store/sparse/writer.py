@@ -18,7 +18,6 @@ from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import SPARSE_FORMAT_VERSION, SparseHeader, content_digest
 from daskfs.store.row_sorter import RowSorter
-from daskfs.store.row_vectors import write_vector
 from daskfs.store.sparse.encoding import ENTRY_NBYTES
 from daskfs.store.sparse.entry_runs import EntryBuffer, EntryFiles, EntryRuns, sort_entry_run
 from daskfs.store.sparse.finishing import (
@@ -33,9 +32,9 @@ from daskfs.store.sparse.finishing import (
 from daskfs.store.sparse.layout import BLOCK_ROWS, ENTRY_CHUNK, column_type
 from daskfs.store.sparse.merging import NameGatherer, NameWriters, merge_ids, merge_names
 from daskfs.store.sparse.vectors import VectorWriter, describe
-from daskfs.store.spec import StoreSpec
 from daskfs.store.stored_arrays import seal
-from daskfs.store.whole_writer import WholeWriter
+from daskfs.store.tables import write_vector
+from daskfs.store.whole_writer import StoreSpec, WholeWriter
 from daskfs.store.written_part import WrittenPart
 from daskfs.watching.base import Progress
 
@@ -121,7 +120,7 @@ class SparseStoreWriter(WholeWriter):
         if self.random_state is not None:
             shared = (EntryRuns(self.files, runs), self.random_state)
             items, runs = range(len(runs)), list(runs)
-            for k, run in self._workers.map_blocks(sort_entry_run, items, name="ingest-sort", shared=shared):
+            for k, run in self.workers.map_blocks(sort_entry_run, items, name="ingest-sort", shared=shared):
                 interrupts.check()
                 runs[k] = run
         self._sorted_runs = EntryRuns(self.files, runs)
@@ -188,7 +187,7 @@ class SparseStoreWriter(WholeWriter):
         groups: dict[int, GroupFiles] = {}
         self.progress.start("blocks", len(order))
         shared = (sorted_runs, int(bounds[-1]), bounds, self.prefix)
-        for k, written in self.kept.map(self._workers, encode_group, bands, name="ingest-blocks", shared=shared):
+        for k, written in self.kept.map(self.workers, encode_group, bands, name="ingest-blocks", shared=shared):
             interrupts.check()
             groups[k] = GroupFiles(written["path"], written["runs"], written["entries"])
             self.progress.advance(bands[k].stop - bands[k].start)
@@ -222,7 +221,7 @@ class SparseStoreWriter(WholeWriter):
         """Sum the totals of all columns; return the paths of the results, by range."""
         shared = (groups, values, bounds, str(self.files.folder / self.prefix))
         ranges = range(len(bounds) - 1)
-        paths = dict(self._workers.map_blocks(sum_columns, ranges, name="ingest-totals", shared=shared))
+        paths = dict(self.workers.map_blocks(sum_columns, ranges, name="ingest-totals", shared=shared))
         return [paths[k] for k in ranges]
 
     def _write_matrix(
@@ -239,7 +238,7 @@ class SparseStoreWriter(WholeWriter):
         items = [files for name, (dtype, length) in arrays.items() for files in array_files(name, dtype, length)]
         noted: dict[str, dict[int, np.ndarray]] = {name: {} for name in arrays}
         shared = (self._site.folder, groups)
-        for k, found in self._workers.map_blocks(write_files, items, name="ingest-arrays", shared=shared):
+        for k, found in self.workers.map_blocks(write_files, items, name="ingest-arrays", shared=shared):
             interrupts.check()
             noted[items[k].name][items[k].first] = found
         for name, (dtype, length) in arrays.items():

@@ -18,6 +18,7 @@ from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.selectors.mission.selector import Mission
 from daskfs.sources.ingest import ingest
+from daskfs.sources.levels import LevelCounts
 from daskfs.sources.registry import as_source, make_source
 from daskfs.sources.sparse.clicks import ClicksSource
 from daskfs.sources.sparse.one_hot import OneHotSource
@@ -248,6 +249,21 @@ def test_parts_have_the_rows_of_the_whole(frame, tmp_path, monkeypatch):
     for name in ("features", "data", "y"):
         together = [np.concatenate([getattr(block, name) for block in blocks]) for blocks in (found, whole)]
         np.testing.assert_array_equal(*together)
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_threads_that_share_the_counts_of_levels_change_nothing_when_they_ask(is_merged):
+    counts, later = LevelCounts("c"), LevelCounts("c")
+    for one in (counts, later):
+        one.update(pa.array(["a", "a", "b", "c"]))
+    if is_merged:
+        given = dict(vars(later))
+        counts.merge(later)
+        assert all(vars(later)[name] is value for name, value in given.items())
+    before = dict(vars(counts))
+    ids, *others = counts.frequent(3 if is_merged else 2, None)
+    assert (len(ids), others) == (1, [2, 4 if is_merged else 2])
+    assert all(vars(counts)[name] is value for name, value in before.items())
 
 
 def test_columns_are_namespaces_that_can_be_paired(frame):
