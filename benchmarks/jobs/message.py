@@ -146,6 +146,138 @@ def path_cases(*shapes: tuple[int, int, str]) -> list[dict[str, Any]]:
 
 
 @dataclass
+class GroupTask:
+    """A group Lasso path, by ours over X, by peers over the orthonormal columns Q of its groups and a given grid."""
+
+    X: np.ndarray
+    Q: np.ndarray
+    y: np.ndarray
+    is_class: bool
+    patience: int | None
+    lambdas: np.ndarray
+
+
+GROUP = 10
+"""Columns of a group."""
+
+
+def group_task(folder: Path, seed: int, n_samples: int, n_features: int, loss: str, ends: str) -> GroupTask:
+    """Draw normal columns, of which the first five groups matter, and find how far our path goes."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, n_features))
+    z = X[:, : 5 * GROUP] @ (0.2 * rng.standard_normal(5 * GROUP))
+    is_class = loss == "logistic"
+    y = np.where(z + rng.logistic(size=n_samples) > 0, 1.0, -1.0) if is_class else z + rng.standard_normal(n_samples)
+    Q = np.asfortranarray(X - X.mean(axis=0))
+    for start in range(0, n_features, GROUP):
+        Q[:, start : start + GROUP] = np.linalg.qr(Q[:, start : start + GROUP])[0] * n_samples**0.5
+    most = np.linalg.norm((Q.T @ _residual(y, is_class, y.mean())).reshape(-1, GROUP), axis=1).max()
+    lambdas = most / GROUP**0.5 * 0.05 ** np.linspace(0.0, 1.0, 60)
+    task = GroupTask(X, Q, y, is_class, 10 if ends == "our stop" else None, lambdas)
+    task.lambdas = followed_groups(task).lambdas
+    return task
+
+
+def followed_groups(task: GroupTask) -> Any:
+    """Follow the path as MESSAGE does in a subset: orthonormal columns, the criterion and refits included."""
+    from daskfs.interrupts import guard
+    from daskfs.kernels.group_lasso.groups import ColumnGroups
+    from daskfs.kernels.group_lasso.path import group_path
+    from daskfs.kernels.lasso.criteria import feature_penalty
+
+    n_samples, n_features = task.X.shape
+    groups = ColumnGroups(np.arange(n_features), np.arange(0, n_features + 1, GROUP))
+    prices = {"per_column": 2.0, "per_group": feature_penalty("ebic", n_samples, n_features // GROUP) - 2.0}
+    options = {"loss": "logistic" if task.is_class else "squared", "lambdas": task.lambdas, "patience": task.patience}
+    with guard():
+        return group_path(task.X, task.y, np.ones(n_samples), groups, **prices, **options)
+
+
+def our_groups(task: GroupTask) -> tuple[np.ndarray, np.ndarray]:
+    """Return predictions at the last penalty, and the groups of that model."""
+    path = followed_groups(task)
+    last = len(path.lambdas) - 1
+    return task.X @ path.coefficients(last) + path.intercept(last), path.selected_units(last)
+
+
+def single_groups(task: GroupTask) -> GroupTask:
+    """Return the task in float32."""
+    task.X = task.X.astype(np.float32)
+    return task
+
+
+def groups_by_adelie(task: GroupTask) -> tuple[np.ndarray, np.ndarray]:
+    """Its default tolerance."""
+    import adelie
+
+    model = adelie.glm.binomial(y=(task.y > 0).astype(float)) if task.is_class else adelie.glm.gaussian(y=task.y)
+    options = {"lmda_path": task.lambdas, "early_exit": False, "progress_bar": False, "n_threads": 1}
+    groups = np.arange(0, task.Q.shape[1], GROUP)
+    path = adelie.grpnet(task.Q, model, groups=groups, intercept=True, **options)
+    return _of_orthonormal(task, path.betas[-1].toarray(), path.intercepts[-1])
+
+
+def groups_by_skglm(task: GroupTask) -> tuple[np.ndarray, np.ndarray]:
+    """Block coordinate descent over working sets, penalty after penalty from where the last one ended."""
+    from skglm.datafits import LogisticGroup, QuadraticGroup
+    from skglm.penalties import WeightedGroupL2
+    from skglm.solvers import GroupBCD, GroupProxNewton
+    from skglm.utils.data import grp_converter
+    from skglm.utils.jit_compilation import compiled_clone
+
+    if task.is_class and task.Q.size > 1_000_000:
+        raise NotApplicable("takes minutes")
+    n_features = task.Q.shape[1]
+    indices, starts = grp_converter(GROUP, n_features)
+    datafit = compiled_clone((LogisticGroup if task.is_class else QuadraticGroup)(starts, indices))
+    solver = GroupProxNewton(fit_intercept=True) if task.is_class else GroupBCD(fit_intercept=False)
+    target, prices = task.y, np.full(n_features // GROUP, GROUP**0.5)
+    if not task.is_class:
+        target = task.y - task.y.mean()
+        datafit.initialize(task.Q, target)
+    coef, fitted = np.zeros(n_features + task.is_class), np.zeros(len(target))
+    for penalty in task.lambdas:
+        penalty = compiled_clone(WeightedGroupL2(penalty, prices, starts, indices))
+        coef = solver.solve(task.Q, target, datafit, penalty, coef, fitted)[0]
+        fitted = task.Q @ coef[:n_features] + (coef[-1] if task.is_class else 0.0)
+    return _of_orthonormal(task, coef[:n_features], coef[-1] if task.is_class else task.y.mean())
+
+
+def _of_orthonormal(task: GroupTask, coef: np.ndarray, intercept: float) -> tuple[np.ndarray, np.ndarray]:
+    coef = np.ravel(coef)
+    return task.Q @ coef + intercept, np.flatnonzero(coef.reshape(-1, GROUP).any(axis=1))
+
+
+def _residual(y: np.ndarray, is_class: bool, z: Any) -> np.ndarray:
+    """Return minus the derivative of the mean loss by the predictions; of classes at 0, if all have the same."""
+    if not is_class:
+        return (y - z) / len(y)
+    return ((y > 0) - (y > 0).mean()) / len(y) if np.ndim(z) == 0 else y / (1.0 + np.exp(y * z)) / len(y)
+
+
+def judge_groups(task: GroupTask, answer: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+    """Say which true groups are in the last model, how many it has, and by how much of λ it is not optimal.
+
+    Optimal is a model whose groups have gradients of length λ√10, and others shorter ones.
+    """
+    z, groups = answer
+    gradient = task.Q.T @ _residual(task.y, task.is_class, z)
+    size = np.linalg.norm(gradient.reshape(-1, GROUP), axis=1) / (task.lambdas[-1] * GROUP**0.5) - 1.0
+    off = max(np.abs(size[groups]).max(initial=0.0), size.max())
+    return {"recall": np.isin(np.arange(5), groups).mean(), "groups": len(groups), "off by": off}
+
+
+def group_cases(*shapes: tuple[int, int], losses: tuple[str, ...] = ("squared", "logistic")) -> list[dict[str, Any]]:
+    """Return both questions about each shape and loss."""
+    return [
+        {"n_samples": n, "n_features": p, "loss": loss, "ends": ends}
+        for n, p in shapes
+        for loss in losses
+        for ends in ("our stop", "a third of the rows")
+    ]
+
+
+@dataclass
 class Household:
     """A store of a household's power, and rows to test on."""
 
@@ -242,6 +374,31 @@ JOBS = [
             "{case.n_features:,} columns with the {case.loss} loss, chooses a model and refits in {ours.cpu_s:.3f} s "
             "of CPU; adelie takes {times:.1f} times as long for the path alone, down to the penalty where ours stopped."
         ),
+    ),
+    Job(
+        "message_group_paths",
+        "MESSAGE: the path over groups in a subset",
+        group_task,
+        {"daskfs": Contender(our_groups), "daskfs float32": Contender(our_groups, prepare=single_groups)},
+        {
+            "adelie": Contender(groups_by_adelie, ("adelie",), python=PEERS_PYTHON),
+            "skglm": Contender(groups_by_skglm, ("skglm",)),
+        },
+        judge_groups,
+        {
+            "smoke": group_cases((300, 200), (300, 60)),
+            "small": group_cases((2000, 4000)),
+            "full": group_cases((20_000, 100), (2000, 4000), (600, 10_000)),
+        },
+        about=(
+            "Normal columns in groups of ten, of which five groups matter; at most 60 penalties down to a twentieth of "
+            "the largest. Ours is measured whole: orthonormal columns, the criterion, the refit of every model. Peers "
+            "follow the path alone, over orthonormal columns made beforehand, down to the penalty where ours ends: "
+            "where the criterion stops it, or where models have a third as many columns as there are rows. Tolerances "
+            "are the default ones; `off by` is how far the last model is from optimal, as a share of λ."
+        ),
+        rival="adelie",
+        timeout_s=300.0,
     ),
     Job(
         "message_store",

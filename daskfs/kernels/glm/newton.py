@@ -166,25 +166,26 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     rank : int
         Rank of the Hessian; n_members + 1 if it is regular.
     """
-    gradient, step = np.zeros(n_members + 1), np.zeros(n_members + 1)
+    gradient, step, weight = np.zeros(n_members + 1), np.zeros(n_members + 1), np.empty(at.z.shape[0])
     at.z[:] = 0.0
     advance(problem, columns, members, n_members, coef, 1.0, at, gradient)
     return newton_from(
-        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, True
+        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, weight, hessian, factor,
+        True,
     )  # fmt: skip
 
 
 @kernel
 def newton_from(  # type: ignore[no-untyped-def]
-    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale
+    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, weight, hessian, factor,
+    is_stale,
 ):  # fmt: skip
     """Minimise as `newton` does, from the current predictions. Their gradient is given, and is overwritten.
 
     Unless `is_stale`, the factor of the Hessian at a nearby point is given as well. `step` returns the coefficients
-    minus those of the predictions.
+    minus those of the predictions; `weight`, `hessian` and `factor` return those of the last Hessian.
     """
-    n = n_members + 1
-    weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
+    n, work = n_members + 1, np.empty(at.z.shape[0])
     rank = n
     last = 0.0
     for iteration in range(MAX_STEPS):

@@ -45,7 +45,7 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
     tol = REFIT_TOLERANCE * unit / math.sqrt(total)
     value, status, _ = newton_from(
         of_rows_left, state.columns, members, n_members, 0.0, tol, math.inf, coef, state.refit_at, gradient, step,
-        hessian, factor, is_singular,
+        weight, hessian, factor, is_singular,
     )  # fmt: skip
     if status == SEPARABLE or n_members < n_active:
         state.counts[SEPARABLE_REFITS] += 1

@@ -32,7 +32,7 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
     n_near = state.near_features.shape[0]
     is_narrow = n_features <= NEAR  # all columns enter, which costs less than predicting gradients
     limit = 0.0 if is_narrow else lam * OPTIMALITY
-    left = math.inf if is_narrow else _predict(problem, state)
+    left = math.inf if is_narrow else predict(problem.share, state.counts[KNOWN], state)
     reach = limit - left
     doubtful = np.empty(n_features, np.int64)
     n_doubtful, n_unknown = 0, 0
@@ -77,20 +77,23 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _predict(problem, state):  # type: ignore[no-untyped-def]
-    """Write the gradients without the part of the residuals left in `state.work`. Return the length of that part."""
+def predict(share, n_known, state):  # type: ignore[no-untyped-def]
+    """Write the gradients without the part of the residuals left in `state.work`. Return the length of that part.
+
+    `state` is that of a path over columns or over groups. So far it has had `n_known` directions.
+    """
     left, predicted = state.work, state.predicted
     residual, reference = state.at.residual, state.reference_residual
     for i in range(left.shape[0]):
         left[i] = residual[i] - reference[i]
-    length = math.sqrt(_squared_length(left, problem.share))
+    length = math.sqrt(_squared_length(left, share))
     copy_into(state.reference, predicted)
-    for k in range(min(state.counts[KNOWN], DIRECTIONS)):
+    for k in range(min(n_known, DIRECTIONS)):
         along = row_dot(state.directions, k, left)
         for i in range(left.shape[0]):
-            left[i] -= along * problem.share[i] * state.directions[k, i]
+            left[i] -= along * share[i] * state.directions[k, i]
         add_row(state.images, k, along, predicted)
-    return math.sqrt(_squared_length(left, problem.share)) + 1e-13 * length
+    return math.sqrt(_squared_length(left, share)) + 1e-13 * length
 
 
 @inner_loop
@@ -110,17 +113,22 @@ def refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-de
     copy_into(state.at.residual, state.reference_residual)
     multiply_columns(X, mean, scale, state.at.residual, state.reference)
     if left > 0.0:
-        k = state.counts[KNOWN] % DIRECTIONS
-        work, share, reference, predicted = state.work, problem.share, state.reference, state.predicted
-        direction, image = state.directions[k], state.images[k]
-        for i in range(work.shape[0]):
-            direction[i] = np.divide(work[i], left * share[i])
-        for j in range(scale.shape[0]):
-            image[j] = np.divide(reference[j] - predicted[j], left)
+        add_direction(problem.share, left, state.counts[KNOWN], state)
         state.counts[KNOWN] += 1
     state.near_slot[:] = -1
     state.counts[NEARBY] = 0
     state.counts[PASSES] += 1
+
+
+@kernel
+def add_direction(share, left, n_known, state):  # type: ignore[no-untyped-def]
+    """Make the part of the residuals that `predict` has left, of this length, a direction in place of the oldest."""
+    work, reference, predicted = state.work, state.reference, state.predicted
+    direction, image = state.directions[n_known % DIRECTIONS], state.images[n_known % DIRECTIONS]
+    for i in range(work.shape[0]):
+        direction[i] = np.divide(work[i], left * share[i])
+    for j in range(reference.shape[0]):
+        image[j] = np.divide(reference[j] - predicted[j], left)
 
 
 @kernel

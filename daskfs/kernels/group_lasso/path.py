@@ -38,6 +38,7 @@ from daskfs.kernels.group_lasso.screening import measure, take_positions
 from daskfs.kernels.group_lasso.state import (
     ENTERED,
     KNOWN,
+    KNOWN_DIRECTIONS,
     PASSES,
     POSITIONS,
     SEPARABLE_REFITS,
@@ -83,11 +84,11 @@ def group_path_nbytes(
     largest = int(min(sizes.max(initial=1), 2 * max_columns))
     capacity = entered_capacity(n_features, max_columns)
     square = 4 * (capacity + 8) ** 2 + (max_columns + 2) ** 2 * 3 + 2 * (capacity + BAND_ROWS) * BAND_ROWS
-    copies = n_samples * (max(capacity, largest) + largest + 24)
+    copies = n_samples * (max(capacity, largest) + largest + 30)
     if n_entries is None and wants_whole_gram(n_samples, n_features):
         square += 4 * n_features**2
     by_rows = 0 if n_entries is None else 12 * n_entries
-    return 8 * (copies + of_factors + square + 2 * largest**2 + n_lambdas * (capacity + 8) + 16 * n_features) + by_rows
+    return 8 * (copies + of_factors + square + 2 * largest**2 + n_lambdas * (capacity + 8) + 21 * n_features) + by_rows
 
 
 def group_path(
@@ -151,7 +152,7 @@ def group_path(
     is_whole = is_squared and not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
     problem = new_problem(record, threshold, y, weight)
     capacity = n_features if is_whole else entered_capacity(n_features, max_columns)
-    state, gram = new_state(len(y), n_features, n_groups, capacity, is_whole), None
+    state, gram = new_state(len(y), n_features, n_groups, capacity, max_columns, is_whole), None
     if is_whole:
         m, gram = moments_and_gram(X, y, weight)
         state.coef[0], has_null = m.y_mean, m.y_variance > 0.0
@@ -172,7 +173,7 @@ def group_path(
     price = of_block.price.copy()
     price[free] = 0.0
     of_block = of_block._replace(price=price)
-    _start(of_block, m, gram, state)
+    _start(of_block, m, problem.share, gram, state)
     if len(free):
         begin(block, problem, m.y_variance, m.mean, m.scale, of_block, free, total, float(tol), state)
     if lambdas is None:
@@ -202,14 +203,18 @@ def group_path(
     )  # fmt: skip
 
 
-def _start(groups: Orthonormal, m: Moments, gram: np.ndarray | None, state: GroupState) -> None:
+def _start(groups: Orthonormal, m: Moments, share: np.ndarray, gram: np.ndarray | None, state: GroupState) -> None:
     """Set the state to the null model: gradients of all columns, or with all correlations, all groups."""
-    state.reference[:] = m.cross
     state.is_settled[:] = groups.rank == 0
-    measure(groups, state)
+    measure(groups, m.cross, state)
     state.reference_residual[:] = state.null_residual[:] = state.at.residual
     state.base[0] = state.coef[0]
     if gram is None:
+        length = math.sqrt(float(state.null_residual**2 @ (1.0 / share)))
+        if length > 0.0:  # the first direction is the residual itself: along a path it mostly shrinks
+            np.divide(state.null_residual, length * share, out=state.directions[0])
+            np.divide(state.reference, length, out=state.images[0])
+            state.counts[KNOWN_DIRECTIONS] = 1
         return
     for g in np.flatnonzero(groups.rank > 0).tolist():
         take_positions(groups, g, state)

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.glm.newton import Predictions, new_predictions
+from daskfs.kernels.glm.state import DIRECTIONS
 
-ENTERED, POSITIONS, KNOWN, PASSES, UNSOLVED, SEPARABLE_REFITS = range(6)
+ENTERED, POSITIONS, KNOWN, PASSES, UNSOLVED, SEPARABLE_REFITS, KNOWN_DIRECTIONS, FACTORED = range(8)
 
 
 class GroupState(NamedTuple):
@@ -20,10 +21,13 @@ class GroupState(NamedTuple):
     prices: np.ndarray  # (n_groups,)
     reach: np.ndarray  # (n_groups,) upper bound of the largest eigenvalue of a group's block of the Hessian
     is_settled: np.ndarray  # (n_groups,) by group number: entered, or cannot enter
-    reference: np.ndarray  # (p,) gradient of every column at the reference residual
+    reference: np.ndarray  # (p,) Q_gᵀ r of all groups at the reference residual, in the order of their members
     reference_size: np.ndarray  # (n_groups,) ‖Q_gᵀ r‖ there
     reference_residual: np.ndarray  # (n,)
-    identity: np.ndarray  # (capacity,) 0, 1, 2, ...: all positions as members
+    directions: np.ndarray  # (DIRECTIONS, n) orthonormal changes of the residuals between references, over the shares
+    images: np.ndarray  # (DIRECTIONS, p) products of all Q_g with the directions
+    predicted: np.ndarray  # (p,) Q_gᵀ r as far as reference and images determine it
+    identity: np.ndarray  # (capacity + 1,) 0, 1, 2, ...: all positions as members
     at: Predictions
     weight: np.ndarray  # (n,) weights of the Hessian
     work: np.ndarray  # (n,)
@@ -36,13 +40,19 @@ class GroupState(NamedTuple):
     null_residual: np.ndarray  # (n,)
     refit_at: Predictions
     refitted: np.ndarray  # (capacity + 1,) coefficients of the last refit
+    members: np.ndarray  # (largest model,) rows of `columns` of the last refit, of which FACTORED are in the factor
+    refit_weight: np.ndarray  # (n,) weights of the last refit's Hessian
+    refit_hessian: np.ndarray  # (largest model + 1, largest model + 1)
+    refit_factor: np.ndarray  # its Cholesky factor, or that of the correlations
     active: np.ndarray  # (n_groups,) positions in `entered` of the groups in the model
-    counts: np.ndarray  # (6,) see the names above
+    counts: np.ndarray  # (8,) see the names above
 
 
-def new_state(n_samples: int, n_features: int, n_groups: int, capacity: int, is_whole: bool) -> GroupState:
+def new_state(
+    n_samples: int, n_features: int, n_groups: int, capacity: int, max_columns: int, is_whole: bool
+) -> GroupState:
     """Return the initial state. `is_whole`: all correlations are known, and no row is read."""
-    n = 0 if is_whole else n_samples
+    n, largest = 0 if is_whole else n_samples, min(max_columns, capacity)
     return GroupState(
         columns=np.empty((0 if is_whole else capacity, n)),  # memory pages are used only when columns are copied
         entered=np.zeros(n_groups, dtype=np.int64),
@@ -53,7 +63,10 @@ def new_state(n_samples: int, n_features: int, n_groups: int, capacity: int, is_
         reference=np.zeros(n_features),
         reference_size=np.zeros(n_groups),
         reference_residual=np.zeros(n),
-        identity=np.arange(capacity),
+        directions=np.empty((DIRECTIONS, n)),
+        images=np.empty((DIRECTIONS, n_features)),
+        predicted=np.zeros(n_features),
+        identity=np.arange(capacity + 1),
         at=new_predictions(n),
         weight=np.zeros(n),
         work=np.zeros(n),
@@ -66,6 +79,10 @@ def new_state(n_samples: int, n_features: int, n_groups: int, capacity: int, is_
         null_residual=np.zeros(n),
         refit_at=new_predictions(n),
         refitted=np.zeros(capacity + 1),
+        members=np.zeros(largest, dtype=np.int64),
+        refit_weight=np.zeros(n),
+        refit_hessian=np.empty((largest + 1, largest + 1)),
+        refit_factor=np.empty((largest + 1, largest + 1)),
         active=np.full(n_groups, -1, dtype=np.int64),
-        counts=np.zeros(6, dtype=np.int64),
+        counts=np.zeros(8, dtype=np.int64),
     )

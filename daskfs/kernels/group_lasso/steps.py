@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_columns import add_columns, extend_hessian_of, make_hessian_of
+from daskfs.kernels.blocks.any_columns import add_columns, make_hessian_of
 from daskfs.kernels.glm.newton import (
     SEPARABLE,
     advance,
@@ -21,11 +21,11 @@ from daskfs.kernels.glm.newton import (
 )
 from daskfs.kernels.group_lasso.descent import descend, reach_of_groups
 from daskfs.kernels.group_lasso.screening import admit, enter, refresh
-from daskfs.kernels.group_lasso.state import ENTERED, KNOWN, POSITIONS, SEPARABLE_REFITS, UNSOLVED
+from daskfs.kernels.group_lasso.state import ENTERED, FACTORED, KNOWN, POSITIONS, SEPARABLE_REFITS, UNSOLVED
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import GRID_ENDED, OUT_OF_PATIENCE, RSS_FLOOR, TOO_MANY_FEATURES, rate
 from daskfs.kernels.linear.columns import copy_into, dot, largest_size
-from daskfs.kernels.linear.linalg import factorise, forward_substitution
+from daskfs.kernels.linear.linalg import extend_cholesky, forward_substitution
 
 TOO_MANY_ENTERED = 3  # as `daskfs.kernels.lasso.steps.TOO_MANY_GRAM_ROWS`: the memory is full
 MAX_NEWTON_STEPS = 100
@@ -33,6 +33,7 @@ SLOWEST = 0.3  # ratio to the step before: a slower decrease requests the Hessia
 EXACT = 1e-9  # squared loss: in standard deviations of the target
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
 REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
+SIMILAR = 0.2  # change of the weights, as a share of them, up to which a refit uses an earlier Hessian
 
 
 @kernel
@@ -58,7 +59,7 @@ def begin(X, problem, y_variance, mean, scale, groups, free, total, tol, state):
             size = _norm(state.left, state.starts[e] + 1, state.starts[e + 1] + 1)
             state.reference_size[state.entered[e]] = size
     else:
-        refresh(X, mean, scale, groups, state)
+        refresh(X, problem.share, mean, scale, groups, 0.0, state)
 
 
 @kernel
@@ -144,7 +145,7 @@ def _solve_squares(problem, lam, tol, state):  # type: ignore[no-untyped-def]
 def _extend_hessian(state):  # type: ignore[no-untyped-def]
     """Write the rows of groups that entered since, with the weights of the existing Hessian."""
     n, known = state.counts[POSITIONS] + 1, state.counts[KNOWN]
-    extend_hessian_of(state.columns, state.identity, n - 1, known, state.weight, state.hessian, state.work)
+    make_hessian_of(state.columns, state.identity, n - 1, known, state.weight, state.hessian, state.work)
     state.counts[KNOWN] = n
     first = 0
     while first < state.counts[ENTERED] and state.starts[first] + 1 < known:
@@ -247,14 +248,16 @@ def _are_same(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _members(n_active, rank, state):  # type: ignore[no-untyped-def]
-    """Return the columns of the model, as rows of `state.columns`."""
-    members, n = np.empty(rank, np.int64), 0
+def _take_members(n_active, rank, state):  # type: ignore[no-untyped-def]
+    """Write the columns of the model into `state.members`. Return how many of the first are factored already."""
+    members, n, n_kept = state.members, 0, min(state.counts[FACTORED], rank)
     for a in range(n_active):
         for q in range(state.starts[state.active[a]], state.starts[state.active[a] + 1]):
+            if members[n] != q:
+                n_kept = min(n_kept, n)
             members[n] = q
             n += 1
-    return members
+    return n_kept
 
 
 @kernel
@@ -279,14 +282,13 @@ def _shrunk_df(n_active, state):  # type: ignore[no-untyped-def]
 @kernel
 def _explained(n_active, rank, state):  # type: ignore[no-untyped-def]
     """Return the share of the target's variance explained by least squares on the columns of the model."""
-    members = _members(n_active, rank, state)
-    gram, factor, right = np.empty((rank, rank)), np.zeros((rank, rank)), np.empty(rank)
-    for a in range(rank):
-        right[a] = state.null_gradient[members[a] + 1]
-        for b in range(a + 1):
-            gram[a, b] = state.hessian[members[a] + 1, members[b] + 1]
-    factorise(gram, rank, 0.0, factor)
-    return forward_substitution(factor, rank, right, np.empty(rank))
+    n_kept, right, positions = _take_members(n_active, rank, state), np.empty(rank), np.empty(rank, np.int64)
+    for q in range(rank):
+        positions[q] = state.members[q] + 1
+        right[q] = state.null_gradient[positions[q]]
+    extend_cholesky(state.hessian, positions, rank, n_kept, state.refit_factor)
+    state.counts[FACTORED] = rank
+    return forward_substitution(state.refit_factor, rank, right, np.empty(rank))
 
 
 @kernel
@@ -302,8 +304,10 @@ def _refit_value(problem, n_active, rank, unit, total, state):  # type: ignore[n
     """Return the mean loss of the unpenalised fit of the model's columns, or its infimum.
 
     It starts at the last such fit, unless that one went far: perfectly classified rows have no curvature left there.
+    The Hessian of that fit is extended by the new columns if its weights are still similar.
     """
-    members, refitted, at = _members(n_active, rank, state), state.refitted, state.refit_at
+    n_kept, members, refitted, at = _take_members(n_active, rank, state), state.members, state.refitted, state.refit_at
+    hessian, factor, weight = state.refit_hessian, state.refit_factor, state.refit_weight
     is_near = largest_size(refitted) <= FAR or not problem.loss.can_separate
     coef, gradient, step = np.empty(rank + 1), np.zeros(rank + 1), np.zeros(rank + 1)
     coef[0] = refitted[0] if is_near and refitted[0] != 0.0 else state.coef[0]
@@ -312,14 +316,29 @@ def _refit_value(problem, n_active, rank, unit, total, state):  # type: ignore[n
         coef[q + 1] = known if is_near and known != 0.0 else state.coef[members[q] + 1]
     at.z[:] = 0.0
     advance(problem, state.columns, members, rank, coef, 1.0, at, gradient)
-    hessian, factor = np.empty((rank + 1, rank + 1)), np.zeros((rank + 1, rank + 1))
+    is_stale = n_kept == 0 or not is_near or not _are_similar(problem, weight, state)
+    if not is_stale:
+        make_hessian_of(state.columns, members, rank, n_kept + 1, weight, hessian, state.work)
+        is_stale = extend_cholesky(hessian, state.identity, rank + 1, n_kept + 1, factor) < rank + 1
     value, status, _ = newton_from(
         problem, state.columns, members, rank, 0.0, REFIT_TOLERANCE * unit / math.sqrt(total), math.inf, coef, at,
-        gradient, step, hessian, factor, True,
+        gradient, step, weight, hessian, factor, is_stale,
     )  # fmt: skip
+    state.counts[FACTORED] = 0 if status == SEPARABLE else rank
     state.counts[SEPARABLE_REFITS] += status == SEPARABLE
     refitted[:] = 0.0
     refitted[0] = coef[0]
     for q in range(rank):
         refitted[members[q] + 1] = coef[q + 1]
     return value
+
+
+@kernel
+def _are_similar(problem, weight, state):  # type: ignore[no-untyped-def]
+    """Return whether weights of a Hessian are close to those of the refit's predictions."""
+    current, whole, change = state.work, 0.0, 0.0
+    hessian_weights(problem, state.refit_at, current)
+    for i in range(current.shape[0]):
+        whole += current[i]
+        change += abs(current[i] - weight[i])
+    return change <= SIMILAR * whole

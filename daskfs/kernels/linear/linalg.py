@@ -11,7 +11,13 @@ import math
 import numpy as np
 
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.linear.columns import copy_into, dot_of_first
+from daskfs.kernels.linear.columns import (
+    add_first_of_row,
+    copy_into,
+    dot_of_first,
+    dot_of_rows,
+    row_dot_of_first,
+)
 
 MIN_PIVOT = 1e-10  # 1 - R² of a column given earlier ones, below which it counts as linearly dependent
 MAX_JACOBI_SWEEPS = 60
@@ -70,18 +76,14 @@ def factorise(matrix, n, ridge, factor):  # type: ignore[no-untyped-def]
 @kernel
 def _factor_row(factor, q, diagonal):  # type: ignore[no-untyped-def]
     """Convert row q, which holds the matrix elements left of its diagonal, to a row of the factor."""
-    row = factor[q]
     pivot = diagonal
     for r in range(q):
         entry = 0.0
         if factor[r, r] > 0.0:
-            entry = row[r]
-            for u in range(r):
-                entry -= row[u] * factor[r, u]
-            entry /= factor[r, r]
-        row[r] = entry
+            entry = (factor[q, r] - dot_of_rows(factor, q, r, r)) / factor[r, r]
+        factor[q, r] = entry
         pivot -= entry * entry
-    row[q] = math.sqrt(pivot) if pivot > MIN_PIVOT * diagonal else 0.0
+    factor[q, q] = math.sqrt(pivot) if pivot > MIN_PIVOT * diagonal else 0.0
 
 
 @kernel
@@ -91,10 +93,7 @@ def forward_substitution(factor, n_members, right, out):  # type: ignore[no-unty
     for q in range(n_members):
         out[q] = 0.0
         if factor[q, q] > 0.0:
-            entry = right[q]
-            for r in range(q):
-                entry -= factor[q, r] * out[r]
-            out[q] = entry / factor[q, q]
+            out[q] = (right[q] - row_dot_of_first(factor, q, out, q)) / factor[q, q]
             explained += out[q] * out[q]
     return explained
 
@@ -105,9 +104,10 @@ def solve_cholesky(factor, n_members, right, out):  # type: ignore[no-untyped-de
     explained = forward_substitution(factor, n_members, right, out)
     for q in range(n_members - 1, -1, -1):
         if factor[q, q] > 0.0:
-            for r in range(q + 1, n_members):
-                out[q] -= factor[r, q] * out[r]
             out[q] /= factor[q, q]
+            add_first_of_row(factor, q, -out[q], out, q)
+        else:
+            out[q] = 0.0
     return explained
 
 

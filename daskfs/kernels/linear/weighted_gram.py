@@ -48,8 +48,8 @@ def extend_hessian(columns, members, n_members, first, weight, hessian, work):  
 @kernel
 def make_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
     """Like `extend_hessian`, at the speed of BLAS with another order of summation. Weights must be non-negative."""
-    n = n_members + 1
-    band, sums = np.zeros((padded(n), BAND_ROWS)), np.zeros((padded(n), padded(n)))
+    n, top = n_members + 1, first // TILE * TILE
+    band, sums = np.zeros((padded(n), BAND_ROWS)), np.zeros((padded(n) - top, padded(n)))
     for start in range(0, weight.shape[0], BAND_ROWS):
         if is_stopped():
             break
@@ -60,12 +60,11 @@ def make_hessian(columns, members, n_members, first, weight, hessian, work):  # 
             band[0, i] = work[i] = math.sqrt(weight[start + i])
         for q in range(n_members):
             _weigh_part(columns, members[q], start, n_rows, work, band, q + 1)
-        for a in range(first // TILE * TILE, n, TILE):
-            add_tiles(band, a, band, 0, a + 1, 0.0, sums)
+        for a in range(top, n, TILE):
+            add_tiles(band[top:], a - top, band, 0, a + 1, 0.0, sums)
     for a in range(first, n):
         for b in range(a + 1):
-            hessian[a, b] = sums[a, b]
-            hessian[b, a] = sums[a, b]
+            hessian[a, b] = hessian[b, a] = sums[a - top, b]
 
 
 @kernel
