@@ -23,12 +23,11 @@ from daskfs.kernels.glm.softmax import centred, is_large
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
-from daskfs.result import coefficient_norm
 from daskfs.selectors.message.choices import PAIRS, Choices, NormalEquations, SelectionSettings
 from daskfs.selectors.message.errors import of_mean, of_median, scatter
-from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import Derivatives, Gain, MaximumLikelihood, Point, of_one, standard_errors
+from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.message.votes import errors_of_least_squares, gain_of_least_squares, z_of_least_squares
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
@@ -94,11 +93,6 @@ class Average(NamedTuple):
     def centred_intercept(self) -> Any:
         """The linear predictor where every column has its mean."""
         return self.intercept + (self.mean * self.coef).sum(axis=-1)
-
-    @property
-    def importance(self) -> np.ndarray:
-        """The absolute standardised coefficient of each column, shape (n_columns,)."""
-        return coefficient_norm(self.coef) * self.scale
 
 
 def intercept_alone(choices: Choices, settings: SelectionSettings) -> Average:
