@@ -19,7 +19,6 @@ from daskfs.result import SelectionResult
 from daskfs.selectors.inputs import check_width, is_lazy, is_matrix
 from daskfs.selectors.predicting import FittedColumns, lazily, respond
 from daskfs.selectors.predictor import LinearPredictor
-from daskfs.selectors.resulting import Selection
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 
 DataError = errors.DataError.about("shapes")
@@ -74,16 +73,6 @@ class Fitted(SelectorMixin):
     """Notes on the inferred schema of a table."""
     _loss_note = ""
     """A note on the choice of the loss."""
-
-    @property
-    def _selection(self) -> Selection:
-        """What the fit selected, as one value."""
-        return Selection(*(getattr(self, name) for name in Selection._fields))
-
-    @_selection.setter
-    def _selection(self, found: Selection) -> None:
-        for name, value in found._asdict().items():
-            setattr(self, name, value)
 
     @property
     def _fitted_columns(self) -> FittedColumns:

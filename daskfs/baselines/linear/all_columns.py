@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_vector
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.shared.refit_on_block import as_vector
 from daskfs.selectors.shared.targets import classes_of
 
 

@@ -17,7 +17,7 @@ from daskfs.errors import DataError
 from daskfs.kernels.blocks.column_entries import ColumnEntries, column_entries, dense_block
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Rows, as_kernels_take_it, as_vector
 from daskfs.selectors.message.choices import Choices, NormalEquations, SelectionSettings
 from daskfs.selectors.message.in_step import Steps, in_step
 from daskfs.selectors.message.plan import (
@@ -41,7 +41,6 @@ from daskfs.selectors.message.subset import (
     joined_classes,
     refit,
 )
-from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 from daskfs.selectors.shared.run import Run
 
 
@@ -197,7 +196,7 @@ def _subsets(
         else:
             starts = entries.indptr[rows.start : rows.stop + 1]
             X = column_entries(starts, entries.indices, entries.data, matrix.shape[1])
-            if not is_sparse(X.n_samples, matrix.shape[1], int(starts[-1] - starts[0])):
+            if settings.approx or not is_sparse(X.n_samples, matrix.shape[1], int(starts[-1] - starts[0])):
                 X = dense_block(X)
         yield k, X, y[rows], weight[rows]
 

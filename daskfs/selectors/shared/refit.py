@@ -24,7 +24,7 @@ from daskfs.kernels.losses import saturated_values, threshold_of
 from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Rows, as_vector
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.split import folds_of_groups
 from daskfs.selectors.shared.budget import Budget, DataShape
@@ -33,7 +33,6 @@ from daskfs.selectors.shared.refit_on_block import (
     LaidOut,
     Model,
     RowTerms,
-    as_vector,
     laid_out,
     moments_on_rows,
     terms_of_laid,

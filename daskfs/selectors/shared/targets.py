@@ -46,26 +46,22 @@ def checked_target(matrix: Matrix, loss: str, largest: float = LARGEST_TARGET) -
         row = int(np.flatnonzero(y < 0)[0])
         remedy = 'use another loss, such as loss="squared"'
         raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", remedy)
-    if not find_loss(loss).is_classifier and y.min() == y.max():
+    if find_loss(loss).is_classifier:
+        return y
+    low, high = float(y.min()), float(y.max())
+    if low == high:
         raise DataError(
             f"expected at least two different values, found a constant, {y[0]:g}", "target", "check the target column"
         )
-    if not find_loss(loss).is_classifier:
-        _check_range(matrix, y, largest)
-    return y
-
-
-def _check_range(matrix: Matrix, y: np.ndarray, largest: float) -> None:
-    """Refuse numbers whose squares would overflow or underflow in computations."""
-    size = max(abs(float(y.max())), abs(float(y.min())))
+    size, spread = max(abs(low), abs(high)), high - low  # their squares neither overflow nor underflow
     if size > largest:
         row = int(np.argmax(np.abs(y)))
         place = f"target, row {matrix.source_row(row)}"
         raise DataError(f"{y[row]:g} is too large to compute with", place, f"divide the target by {size:.0e}")
-    spread = float(y.max()) - float(y.min())
     if spread < 1.0 / largest:
         problem = f"its values differ by at most {spread:.1e}, too little to compute with"
         raise DataError(problem, "target", f"multiply the target by {1.0 / max(spread, 1e-300):.0e}")
+    return y
 
 
 def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> np.ndarray:
