@@ -52,7 +52,7 @@ from daskfs.selectors.diagnostics.remarks import remarks_on
 from daskfs.selectors.diagnostics.signal_beyond import SignalBeyond, signal_beyond
 from daskfs.selectors.diagnostics.stand_ins import stand_ins
 from daskfs.selectors.fitted import Fitted
-from daskfs.selectors.inputs import is_lazy, is_matrix, seed_of
+from daskfs.selectors.inputs import is_lazy, seed_of
 from daskfs.selectors.opening import Input, coded, kind_of_labels
 from daskfs.selectors.predicting import lazily
 from daskfs.selectors.resulting import (
@@ -651,7 +651,7 @@ class BaseSelector(
             names, dtype = self.get_feature_names_out(), getattr(X, "dtype", np.dtype(np.float64))
             of_row = np.empty((1, len(names)), np.float64 if dtype == np.float64 else np.float32)
             return lazily(made.of, chosen, of_row, names)
-        if is_matrix(X):
+        if isinstance(X, Matrix):
             return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
         return super().transform(X)
 

@@ -161,49 +161,15 @@ class Subsets:
         return subset_starts(self.data.n_samples, self.n_subsets)
 
     @property
-    def can_screen(self) -> bool:
-        """Whether paths can do without most columns: products come from codes, and each column is a candidate."""
-        how = self.settings
-        return self.data.has_products and how.groups is None and how.estimator is None and how.approx is None
+    def tile_rows(self) -> int:
+        """Rows of a tile; a reader decodes them all to read one."""
+        return self.data.tile_shape[0] if self.data.tile_shape else 1
 
-    def screened(self, limits: Limits) -> Subsets:
-        """Return these subsets, with only columns near the path decoded if there is one subset, or one does not fit.
-
-        Each subset takes passes of its own over the codes of all rows: several are screened only if they have to.
-        """
-        limit = limits.task_nbytes
-        if not self.can_screen or (self.n_subsets > 1 and (limit is None or self.select_nbytes(1) <= limit)):
-            return self
-        found = self
-        if self.settings.max_features is None and not self.settings.record.is_quadratic:
-            found = self._with_models_that_fit(limits)
-        largest = found.most_features(is_screened=True)
-        most, least = max(LEAST_NEAR, 8 * largest), 2 * largest
-        while True:
-            found = replace(found, settings=replace(found.settings, most_near=min(most, self.data.n_features)))
-            if limit is None or most <= least or found.select_nbytes(1) <= limit:
-                return found._in_step(limits)
-            most = max(least, most * 3 // 4)
-
-    def _in_step(self, limits: Limits) -> Subsets:
-        """Return these subsets with as many paths in step as there are, or as memory allows."""
-        found, most = self, limits.task_nbytes or IN_STEP_NBYTES
-        for n_in_step in range(2, min(self.n_fits * self.n_subsets * self.n_paths, MOST_IN_STEP) + 1):
-            more = replace(self, settings=replace(self.settings, n_in_step=n_in_step))
-            if more.select_nbytes(self.n_subsets) > most:
-                break
-            found = more
-        return found
-
-    def _with_models_that_fit(self, limits: Limits) -> Subsets:
-        """Return these subsets with models that are small enough for the path and the refit of all their rows."""
-        most = self.most_features(is_screened=True)
-        while True:
-            found = replace(self, settings=replace(self.settings, max_features=most, most_near=2 * most))
-            needed = max(found.select_nbytes(1), found.refit_nbytes(1, most))
-            if limits.task_nbytes is None or needed <= limits.task_nbytes or most <= LEAST_MODEL + self.n_always:
-                return found
-            most = max(LEAST_MODEL + self.n_always, most * 7 // 8)
+    @property
+    def n_always(self) -> int:
+        """Number of columns that are in every model."""
+        always, groups = self.settings.always, self.settings.groups
+        return len(always) if groups is None else int(groups.sizes[list(always)].sum())
 
     def most_features(self, is_screened: bool) -> int:
         """Return the size of the largest model of the path of a squared loss, or of columns near a path."""
@@ -211,9 +177,11 @@ class Subsets:
         return min(self.data.n_features, self.settings.max_features or most)
 
     @property
-    def tile_rows(self) -> int:
-        """Rows of a tile; a reader decodes them all to read one."""
-        return self.data.tile_shape[0] if self.data.tile_shape else 1
+    def most_columns(self) -> int:
+        """Columns of the largest model that a subset may choose among groups."""
+        n_rows, n_features = self.data.n_samples // self.n_subsets, self.data.n_features
+        most = default_max_columns(n_rows, n_features, self.settings.n_candidates(n_features))
+        return self.settings.max_features or most + self.n_always
 
     def select(self, n_subsets: int) -> Budget:
         """Return the memory of a task that selects on this many subsets."""
@@ -234,45 +202,9 @@ class Subsets:
             )
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
 
-    def _screen(self, n_subsets: int) -> Budget:
-        """Return the memory of a task that follows the paths of some subsets over near columns, some in step."""
-        n_rows, n_stored, near = self.n_rows, self.data.n_stored or self.data.n_samples, self.settings.most_near
-        task, n_in_step, most = Budget(), self.settings.n_in_step, self.most_features(is_screened=True)
-        n_gram_rows = gram_capacity(near, most)
-        task.add("target and weights", (n_subsets + n_in_step - 1) * n_rows * 24)
-        task.add("vectors over the rows", n_in_step * (8 * (8 + 6 * self.n_always) * n_rows + 32 * n_stored))
-        task.add("moments and derivatives of all columns", n_in_step * 24 * 8 * self.data.n_features)
-        task.add("decoded columns", n_rows * (8 * NEW_ROWS + (8 + self.data.itemsize) * PIECE_COLUMNS))
-        task.add("correlations of the near columns", (1 + n_in_step) * 8 * n_gram_rows * near)
-        if not self.settings.record.is_quadratic:
-            one = reweighted_nbytes(n_rows, self.data.n_features, self.n_always)
-            task.add("predictions and curvatures", n_in_step * one)
-        path = path_nbytes(0, near, self.settings.n_lambdas, most)
-        others = (n_in_step - 1) * 9 * knot_capacity(most) * (most + 16)
-        return task.add("its path", path).add("paths in step", others).add("tiles", self.data.tiles_nbytes)
-
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the bytes of `select`."""
         return self.select(n_subsets).nbytes
-
-    @property
-    def n_always(self) -> int:
-        """Number of columns that are in every model."""
-        always, groups = self.settings.always, self.settings.groups
-        return len(always) if groups is None else int(groups.sizes[list(always)].sum())
-
-    @property
-    def n_paths(self) -> int:
-        """Number of paths of each subset: of several classes, one for each against the others."""
-        n_classes = len(self.settings.classes) or self.data.n_classes
-        return max(1, n_classes) if self.settings.record.has_classes else 1
-
-    @property
-    def most_columns(self) -> int:
-        """Columns of the largest model that a subset may choose among groups."""
-        n_rows, n_features = self.data.n_samples // self.n_subsets, self.data.n_features
-        most = default_max_columns(n_rows, n_features, self.settings.n_candidates(n_features))
-        return self.settings.max_features or most + self.n_always
 
     def _path_nbytes(self) -> int:
         n, p, how = self.n_rows, self.data.n_features, self.settings
@@ -295,6 +227,76 @@ class Subsets:
             return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + self.data.tiles_nbytes
         fit_nbytes = least_squares_nbytes if loss.is_quadratic else glm_fit_nbytes
         return read + fit_nbytes(n_rows, n_columns) + self.data.tiles_nbytes
+
+    # of matrices with products of columns, such as genotypes: only columns that come near a path are decoded
+
+    @property
+    def can_screen(self) -> bool:
+        """Whether paths can do without most columns: products come from codes, and each column is a candidate."""
+        how = self.settings
+        return self.data.has_products and how.groups is None and how.estimator is None and how.approx is None
+
+    @property
+    def n_paths(self) -> int:
+        """Number of paths of each subset: of several classes, one for each against the others."""
+        n_classes = len(self.settings.classes) or self.data.n_classes
+        return max(1, n_classes) if self.settings.record.has_classes else 1
+
+    def screened(self, limits: Limits) -> Subsets:
+        """Return these subsets, with only columns near the path decoded if there is one subset, or one does not fit.
+
+        Each subset takes passes of its own over the codes of all rows: several are screened only if they have to.
+        """
+        limit = limits.task_nbytes
+        if not self.can_screen or (self.n_subsets > 1 and (limit is None or self.select_nbytes(1) <= limit)):
+            return self
+        found = self
+        if self.settings.max_features is None and not self.settings.record.is_quadratic:
+            found = self._with_models_that_fit(limits)
+        largest = found.most_features(is_screened=True)
+        most, least = max(LEAST_NEAR, 8 * largest), 2 * largest
+        while True:
+            found = replace(found, settings=replace(found.settings, most_near=min(most, self.data.n_features)))
+            if limit is None or most <= least or found.select_nbytes(1) <= limit:
+                return found._in_step(limits)
+            most = max(least, most * 3 // 4)
+
+    def _with_models_that_fit(self, limits: Limits) -> Subsets:
+        """Return these subsets with models that are small enough for the path and the refit of all their rows."""
+        most = self.most_features(is_screened=True)
+        while True:
+            found = replace(self, settings=replace(self.settings, max_features=most, most_near=2 * most))
+            needed = max(found.select_nbytes(1), found.refit_nbytes(1, most))
+            if limits.task_nbytes is None or needed <= limits.task_nbytes or most <= LEAST_MODEL + self.n_always:
+                return found
+            most = max(LEAST_MODEL + self.n_always, most * 7 // 8)
+
+    def _in_step(self, limits: Limits) -> Subsets:
+        """Return these subsets with as many paths in step as there are, or as memory allows."""
+        found, most = self, limits.task_nbytes or IN_STEP_NBYTES
+        for n_in_step in range(2, min(self.n_fits * self.n_subsets * self.n_paths, MOST_IN_STEP) + 1):
+            more = replace(self, settings=replace(self.settings, n_in_step=n_in_step))
+            if more.select_nbytes(self.n_subsets) > most:
+                break
+            found = more
+        return found
+
+    def _screen(self, n_subsets: int) -> Budget:
+        """Return the memory of a task that follows the paths of some subsets over near columns, some in step."""
+        n_rows, n_stored, near = self.n_rows, self.data.n_stored or self.data.n_samples, self.settings.most_near
+        task, n_in_step, most = Budget(), self.settings.n_in_step, self.most_features(is_screened=True)
+        n_gram_rows = gram_capacity(near, most)
+        task.add("target and weights", (n_subsets + n_in_step - 1) * n_rows * 24)
+        task.add("vectors over the rows", n_in_step * (8 * (8 + 6 * self.n_always) * n_rows + 32 * n_stored))
+        task.add("moments and derivatives of all columns", n_in_step * 24 * 8 * self.data.n_features)
+        task.add("decoded columns", n_rows * (8 * NEW_ROWS + (8 + self.data.itemsize) * PIECE_COLUMNS))
+        task.add("correlations of the near columns", (1 + n_in_step) * 8 * n_gram_rows * near)
+        if not self.settings.record.is_quadratic:
+            one = reweighted_nbytes(n_rows, self.data.n_features, self.n_always)
+            task.add("predictions and curvatures", n_in_step * one)
+        path = path_nbytes(0, near, self.settings.n_lambdas, most)
+        others = (n_in_step - 1) * 9 * knot_capacity(most) * (most + 16)
+        return task.add("its path", path).add("paths in step", others).add("tiles", self.data.tiles_nbytes)
 
 
 def subset_starts(n_samples: int, n_subsets: int) -> np.ndarray:

@@ -110,9 +110,8 @@ from daskfs.selectors.message.votes import Units, Vote, count_votes, notes_on_ch
 from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import fit_each_class
-from daskfs.selectors.shared.rows import weighted_rows
+from daskfs.selectors.shared.rows import checked_target, classes_of, weighted_rows
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
 
 MOST_ON_A_PATH = 1000  # columns with votes
 CRITERION_OF_PREDICTION, PATIENCE_OF_PREDICTION = "bic", 30
@@ -520,7 +519,9 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
             notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values, LEAST_SUBSETS[self.goal]))
         in_order = in_partition(rows, subsets, self.random_state, notes)
         n_entries = None if counts is None else most_entries(in_order, subsets)
-        subsets = replace(subsets, settings=settings, n_entries=n_entries).screened(run.limits)
+        subsets = replace(subsets, settings=settings, n_entries=n_entries)
+        if shape.has_products:
+            subsets = subsets.screened(run.limits)
         return SubsetPasses(run.over(in_order), subsets), units, is_always
 
     def _coding(self, rows: Matrix) -> dict[str, Any]:

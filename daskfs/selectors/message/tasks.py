@@ -204,7 +204,7 @@ def _subsets(
 def _target_and_weight(
     matrix: Matrix, settings: SelectionSettings, group: SubsetGroup
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights, and the target as the loss needs it: 1 for the positive class, else -1; or class numbers."""
+    """Return the target as the loss needs it (1 for the positive class, else -1; or class numbers), and the weights."""
     y, weight = as_vector(matrix.read_target(group.rows)), matrix.read_weight(group.rows)
     if settings.classes:
         y = np.searchsorted(np.array(settings.classes), y).astype(np.float64)
