@@ -216,8 +216,10 @@ def _untouched() -> Iterator[None]:
 
 def workers_of(client: Client | None) -> Workers:
     """Return the place where the work runs for a selector's ``client=``: this thread for None, else the workers."""
+    if client is None:
+        return Here()
     check_client(client)
-    return Here() if client is None else OnDask(client)
+    return OnDask(client)
 
 
 def check_client(client: Any) -> None:

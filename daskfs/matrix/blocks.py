@@ -199,3 +199,16 @@ def as_slice(rows: Rows) -> Rows:
     if last - first + 1 == len(rows) and (len(rows) < 2 or bool((np.diff(rows) == 1).all())):
         return slice(first, last + 1)
     return rows
+
+
+def as_vector(values: Any) -> np.ndarray:
+    """Return float64, contiguous and writable: numba compiles again for read-only arrays."""
+    return np.require(values, dtype=np.float64, requirements=["C", "W"])
+
+
+def as_kernels_take_it(X: np.ndarray) -> np.ndarray:
+    """Return float32 (which holds int8 exactly) or float64, C-ordered and writable; copy only if necessary."""
+    is_taken = X.dtype in (np.float32, np.float64)
+    if is_taken and X.flags.carray:
+        return X
+    return np.require(X, dtype=X.dtype if is_taken else np.float32, requirements=["C", "W"])

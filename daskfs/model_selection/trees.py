@@ -19,11 +19,11 @@ import numpy as np
 
 from daskfs.baselines.linear.ridge_elimination import RidgeElimination
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_vector
 from daskfs.metrics import METRICS_OF_ERRORS
 from daskfs.model_selection.comparing import Compared, Contender, Place
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.cross_validation import N_FOLDS, FittedPath, Fold, SizeCurve, score_on_fold, scores_of
-from daskfs.selectors.shared.refit_on_block import as_vector
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import on_samples
 

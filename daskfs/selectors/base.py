@@ -52,7 +52,7 @@ from daskfs.selectors.diagnostics.remarks import remarks_on
 from daskfs.selectors.diagnostics.signal_beyond import SignalBeyond, signal_beyond
 from daskfs.selectors.diagnostics.stand_ins import stand_ins
 from daskfs.selectors.fitted import Fitted
-from daskfs.selectors.inputs import is_lazy, is_matrix, seed_of
+from daskfs.selectors.inputs import is_lazy, seed_of
 from daskfs.selectors.opening import Input, coded, kind_of_labels
 from daskfs.selectors.predicting import lazily
 from daskfs.selectors.resulting import (
@@ -388,7 +388,8 @@ class BaseSelector(
         """Select on the matrix of a run, with the loss already settled for its target."""
         self._take_names(run.matrix)
         self._fit(run)
-        self._take_refit(run)
+        if self._refits and len(self.selected_):
+            self._take_refit(run)
         return self
 
     @contextmanager
@@ -531,6 +532,16 @@ class BaseSelector(
         """
         self._selection = Selection.of(self._n_columns, columns, scores, coef, intercept, others)
 
+    @property
+    def _selection(self) -> Selection:
+        """What the fit selected, as one value."""
+        return Selection(*(getattr(self, name) for name in Selection._fields))
+
+    @_selection.setter
+    def _selection(self, found: Selection) -> None:
+        for name, value in found._asdict().items():
+            setattr(self, name, value)
+
     def _result_of(self, run: Run, *, notes: Sequence[str], **found: Any) -> SelectionResult:
         """Return the result of a fit whose attributes are set, and emit its warnings; see `resulting.result_of`.
 
@@ -544,7 +555,7 @@ class BaseSelector(
         notes = [*self._shortfall(), *self._table_notes, *notes]
         if found.get("coef") is None and self.coef_.ndim > 1:
             notes.append(NORMS)
-        if self.groups_are_cut_by and matrix.rows_together is not None:
+        if matrix.rows_together is not None and self.groups_are_cut_by:
             suspicion = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows together")
             notes = [*(note for note in notes if note != suspicion), suspicion]
         if self.made_ is None and found.get("n_samples") in (None, matrix.shape[0]):
@@ -615,8 +626,6 @@ class BaseSelector(
 
     def _take_refit(self, run: Run) -> None:
         """Replace the coefficients by those of the requested refit; the result keeps the method's own as well."""
-        if not self._refits or not len(self.selected_):
-            return
         fitted, found = self.with_refit(run, self.refit)
         self.loss_, self.coef_, self.intercept_ = fitted.loss_, fitted.coef_, fitted.intercept_
         if not self.is_silent:
@@ -642,7 +651,7 @@ class BaseSelector(
             names, dtype = self.get_feature_names_out(), getattr(X, "dtype", np.dtype(np.float64))
             of_row = np.empty((1, len(names)), np.float64 if dtype == np.float64 else np.float32)
             return lazily(made.of, chosen, of_row, names)
-        if is_matrix(X):
+        if isinstance(X, Matrix):
             return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
         return super().transform(X)
 

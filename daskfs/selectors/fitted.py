@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from daskfs import errors
 from daskfs.feature_maps.base import MadeFeatures
 from daskfs.losses import find_loss
+from daskfs.matrix.base import Matrix
 from daskfs.metrics import accuracy, r2
 from daskfs.result import SelectionResult
-from daskfs.selectors.inputs import check_width, is_lazy, is_matrix
+from daskfs.selectors.inputs import check_width, is_lazy
 from daskfs.selectors.predicting import FittedColumns, lazily, respond
 from daskfs.selectors.predictor import LinearPredictor
-from daskfs.selectors.resulting import Selection
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 
 DataError = errors.DataError.about("shapes")
@@ -74,16 +74,6 @@ class Fitted(SelectorMixin):
     """Notes on the inferred schema of a table."""
     _loss_note = ""
     """A note on the choice of the loss."""
-
-    @property
-    def _selection(self) -> Selection:
-        """What the fit selected, as one value."""
-        return Selection(*(getattr(self, name) for name in Selection._fields))
-
-    @_selection.setter
-    def _selection(self, found: Selection) -> None:
-        for name, value in found._asdict().items():
-            setattr(self, name, value)
 
     @property
     def _fitted_columns(self) -> FittedColumns:
@@ -206,7 +196,7 @@ class Fitted(SelectorMixin):
         if is_lazy(X):
             of_row = np.full((1, *np.shape(predictor.intercept)), predictor.intercept)
             return lazily(partial(respond, predictor, response), of_fit.lazy(X, columns), response(of_row))
-        if is_matrix(X):
+        if isinstance(X, Matrix):
             check_width(X.shape[1], of_fit.n_columns)
             return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])
         if of_fit.encoder_for(X) is not None:
@@ -224,7 +214,7 @@ class Fitted(SelectorMixin):
             None with a store that has a target.
         sample_weight : array-like of shape (n_samples,), optional
         """
-        if y is None and is_matrix(X):
+        if y is None and isinstance(X, Matrix):
             y, sample_weight = X.read_target(slice(None)), X.read_weight(slice(None))
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         prediction = np.asarray(self.predict(X))

@@ -45,17 +45,17 @@ class SelectsGroups(BaseSelector, kw_only=True):
 
     def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
         """Return the groups of a matrix's columns; None without groups."""
+        if self.feature_groups is None:
+            return None
         return self._groups(matrix.shape[1], matrix.names, matrix.table_columns)
 
     def _planned_groups(self, shape: DataShape) -> FeatureGroups | None:
         """Return the groups as far as they are known before the data: groups of names need the names."""
-        if shape.names is None and needs_names(self.feature_groups):
+        if self.feature_groups is None or (shape.names is None and needs_names(self.feature_groups)):
             return None
         return self._groups(shape.n_features, shape.names, shape.table_columns)
 
-    def _groups(self, n_features: int, names: Names | None, of_table: np.ndarray | None) -> FeatureGroups | None:
-        if self.feature_groups is None:
-            return None
+    def _groups(self, n_features: int, names: Names | None, of_table: np.ndarray | None) -> FeatureGroups:
         groups = FeatureGroups.given(self.feature_groups, n_features, names, of_table)
         if groups.overlap and not self._takes_overlap:
             shared = np.flatnonzero(np.bincount(groups.members) > 1)[0]

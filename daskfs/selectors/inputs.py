@@ -9,7 +9,7 @@ import numpy as np
 
 from daskfs import errors
 from daskfs.errors import did_you_mean
-from daskfs.matrix.base import Matrix, not_finite
+from daskfs.matrix.base import not_finite
 from daskfs.matrix.names import Names
 
 DataError = errors.DataError.about("shapes")
@@ -18,11 +18,6 @@ DataError = errors.DataError.about("shapes")
 def is_lazy(X: Any) -> bool:
     """Return whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")
-
-
-def is_matrix(X: Any) -> bool:
-    """Return whether X is a feature store, rows of one, or anything else that reads its own blocks."""
-    return isinstance(X, Matrix)
 
 
 def refuse_non_finite_target(y: Any) -> None:

@@ -20,7 +20,7 @@ from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind
 from daskfs.matrix.arrays import ArrayMatrix, as_column
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.target import are_texts, kind_of, kind_of_target
-from daskfs.selectors.inputs import check_width, is_lazy, is_matrix, refuse_non_finite_target, seed_of
+from daskfs.selectors.inputs import check_width, is_lazy, refuse_non_finite_target, seed_of
 from daskfs.selectors.predicting import FittedColumns
 from daskfs.selectors.tables import begun, ingested_table
 from daskfs.sources.in_memory import has_more_than_numbers, is_table, read_once
@@ -63,7 +63,7 @@ class Input:
             raise DataError(f"expected data, found a path, {str(X)!r}", "X", remedy)
         self.X, self.y, self.weight = read_once(X), y, sample_weight
         self.target, self.loss, self.schema, self.columns = y, loss, schema, columns
-        if is_matrix(self.X):
+        if isinstance(self.X, Matrix):
             if y is not None or sample_weight is not None:
                 raise DataError("a store has its own target and weights", "fit", "use fit(store), without y or weights")
             if columns is not None:
@@ -102,7 +102,7 @@ class Input:
 
     def kind(self, labels: np.ndarray | None) -> TargetKind:
         """Return the kind of the target; see `kind_of_labels`."""
-        if is_matrix(self.X):
+        if isinstance(self.X, Matrix):
             return kind_of_target(self.X)
         return kind_of_labels(self.y if are_texts(self.y) else self.target, self.loss, labels)
 
@@ -112,7 +112,7 @@ class Input:
     ) -> Iterator[tuple[Matrix, np.ndarray | None, list[str]]]:
         """Yield the matrix, for as long as it is needed, the labels as in `coded`, and notes on a table's schema."""
         X, y, weight, schema = self.X, self.y, self.weight, self.schema
-        if is_matrix(X):
+        if isinstance(X, Matrix):
             yield X, None, []
             return
         codes, labels = coded(self.target, loss, labels)

@@ -102,3 +102,12 @@ def test_one_subset_of_a_biobank_is_planned_within_2_gib_if_products_come_from_c
     assert planned.task_nbytes < 2**30
     by_default = Message(goal="prediction").plan(**shape, tile_shape=(80_077, 64), has_products=True)
     assert by_default.task_nbytes == pytest.approx(planned.task_nbytes, rel=0.1), "models are about as large"
+
+
+@pytest.mark.parametrize("mib", [600, 1024])
+def test_models_of_other_losses_over_codes_are_small_enough_to_be_refitted(mib):
+    shape = DataShape(80_077, 200_010, np.dtype("float32"), (80_077, 64), has_products=True)
+    subsets = Subsets(shape, SelectionSettings(loss="logistic")).screened(Limits(mib << 20))
+    most = subsets.most_features(is_screened=True)
+    assert 64 < most < 1024
+    assert max(subsets.select_nbytes(1), subsets.refit_nbytes(1, most)) <= mib << 20

@@ -10,9 +10,8 @@ from sklearn.linear_model import Lasso
 from daskfs.errors import PlanError
 from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.message.plan import choose_n_subsets
+from daskfs.selectors.message.plan import choose_n_subsets, is_sparse
 from daskfs.selectors.message.selector import Message
-from daskfs.selectors.message.tasks import is_sparse
 from tests.tolerances import assert_same_answer
 
 N, P = 1500, 200

@@ -13,10 +13,10 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.message.errors import SELECTED_ON_THE_SAME_ROWS
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
-from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets, strided, subset_starts, why_n_subsets
 from daskfs.selectors.message.selector import GOALS, Message
 from daskfs.selectors.message.subset import Derivatives
+from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.ingest import ingest

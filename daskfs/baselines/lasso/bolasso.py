@@ -44,8 +44,8 @@ from daskfs.kernels.lasso.result import LassoPath
 from daskfs.parameters import Count, PositiveShare
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.choices import PathTable, SelectionSettings
-from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
 

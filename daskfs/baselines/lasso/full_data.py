@@ -26,8 +26,8 @@ from daskfs.baselines.lasso.one_piece import plan_one_piece
 from daskfs.baselines.lasso.paths import BlockPasses, lasso_paths, plan_paths
 from daskfs.baselines.lasso.tasks import Weighting
 from daskfs.selectors.message.choices import PathTable, SelectionSettings
-from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
 

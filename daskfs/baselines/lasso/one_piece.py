@@ -12,8 +12,8 @@ import numpy as np
 from daskfs.baselines.lasso.tasks import Weighting, select_on_sample
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.message.choices import Choices
-from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
+from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.shared.budget import Budget, Limits, SelectorPlan
 
 

@@ -33,8 +33,8 @@ from annotated_types import Ge
 from daskfs.baselines.lasso.base import Estimate, LassoBaseline
 from daskfs.parameters import Count
 from daskfs.selectors.message.choices import Choices, SelectionSettings
-from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets, check_subsets, choose_n_subsets, plan_message
+from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.message.votes import count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order

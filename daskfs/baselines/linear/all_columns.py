@@ -9,9 +9,9 @@ from scipy.sparse import csr_array
 
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_vector
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.shared.refit_on_block import as_vector
-from daskfs.selectors.shared.targets import classes_of
+from daskfs.selectors.shared.rows import classes_of
 
 
 def rows_of(matrix: Matrix) -> Any:

@@ -23,11 +23,11 @@ from scipy.sparse import csr_array
 from daskfs.baselines.linear.all_columns import AllColumns, refuse_non_finite, rows_of
 from daskfs.baselines.linear.ridge_newton import Problem, Solution, fit_ridge, null_solution
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_vector
 from daskfs.parameters import Count, LossOf, Positive, n_to_select
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit_on_block import as_vector
+from daskfs.selectors.shared.rows import checked_target
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target
 
 KEPT = 1 / 3
 """Share of the columns kept from one fit to the next."""

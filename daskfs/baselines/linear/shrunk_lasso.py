@@ -23,11 +23,11 @@ from daskfs.kernels.blocks.column_entries import column_entries
 from daskfs.kernels.glm.path import glm_path, glm_path_nbytes
 from daskfs.losses import log_odds
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_kernels_take_it, as_vector
 from daskfs.parameters import LossOf
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
+from daskfs.selectors.shared.rows import checked_target
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target
 
 STEPS = 6
 """Number of λ per power of ten."""

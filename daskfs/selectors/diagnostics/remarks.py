@@ -49,8 +49,10 @@ def remarks_on(matrix: Matrix, selected: np.ndarray) -> list[str]:
     constant = selected[found.minimum[selected] == found.maximum[selected]]
     if len(constant):
         notes.append(Caution(f"selected although constant: {_listed(matrix, constant)}"))
-    likely = [int(j) for j in selected if _may_identify(found, int(j), matrix.shape[0])][:MOST_READ]
-    identifiers = [j for j in likely if _identifies(matrix, j)]
+    low, high = (extreme[selected].astype(np.float64) for extreme in (found.minimum, found.maximum))
+    is_likely = (low == np.floor(low)) & (high == np.floor(high)) & (high - low >= matrix.shape[0] - 1)
+    likely = selected[is_likely] if matrix.shape[0] > 2 else selected[:0]
+    identifiers = [j for j in likely[:MOST_READ].tolist() if _identifies(matrix, j)]
     if identifiers:
         which = _listed(matrix, identifiers)
         notes.append(Suspicion(f"each row has a different whole number: {which}; leave out identifiers"))
@@ -73,11 +75,6 @@ def _statistics(matrix: Matrix) -> _Statistics | None:
         return _Statistics(known.mean, known.minimum, known.maximum)
     X = matrix.column_view(slice(None)) if n_samples * n_features <= MOST_VALUES else None
     return None if X is None else _Statistics(X.sum(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
-
-
-def _may_identify(found: _Statistics, column: int, n_samples: int) -> bool:
-    low, high = float(found.minimum[column]), float(found.maximum[column])
-    return low.is_integer() and high.is_integer() and n_samples > 2 and high - low >= n_samples - 1
 
 
 def _identifies(matrix: Matrix, column: int) -> bool:

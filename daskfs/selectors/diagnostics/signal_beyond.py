@@ -24,9 +24,9 @@ from statistics import NormalDist
 import numpy as np
 
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_vector
 from daskfs.matrix.split import folds_of_groups
 from daskfs.selectors.diagnostics.stand_ins import Candidates
-from daskfs.selectors.shared.refit_on_block import as_vector
 from daskfs.selectors.shared.run import Run
 
 N_ROWS, N_BUCKETS, N_COLUMNS, N_FOLDS = 2_000, 8_192, 1_024, 5

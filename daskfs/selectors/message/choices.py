@@ -7,7 +7,7 @@ items (ballots, constant columns, visited features), they are stored one after t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.result import LassoPath
+from daskfs.kernels.linear.moments import Moments
 from daskfs.losses import Loss, find_loss
 from daskfs.selectors.shared.record import Record
 
@@ -142,19 +143,6 @@ class Ballots(Record):
     coef: np.ndarray
     """Coefficients of these columns on the scale of the data, as shrunk by the path."""
 
-    def taken(self, is_taken: np.ndarray) -> Ballots:
-        """Return the ballots where the mask, of shape (n_ballots,), is true."""
-        of_feature = np.repeat(is_taken, self.n_selected)
-        return Ballots(
-            self.of_class[is_taken],
-            self.abstains[is_taken],
-            self.least_penalty[is_taken],
-            self.intercept[is_taken],
-            self.n_selected[is_taken],
-            self.selected[of_feature],
-            self.coef[of_feature],
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class VisitedMoments(Record):
@@ -266,8 +254,10 @@ class Choices(Record):
 
     def _cast(self, is_cast: np.ndarray) -> Choices:
         """Return the same choices with only some of the ballots."""
-        n_ballots = np.bincount(self.of_subset[is_cast], minlength=len(self))
-        return replace(self, ballots=self.ballots.taken(is_cast), n_ballots=n_ballots)
+        of_feature = np.repeat(is_cast, self.ballots.n_selected)
+        of_each = ((one.name, of_feature if one.name in ("selected", "coef") else is_cast) for one in fields(Ballots))
+        ballots = Ballots(**{name: getattr(self.ballots, name)[is_taken] for name, is_taken in of_each})
+        return replace(self, ballots=ballots, n_ballots=np.bincount(self.of_subset[is_cast], minlength=len(self)))
 
     @property
     def n_selected(self) -> np.ndarray:
@@ -344,3 +334,35 @@ def _correlations(number: np.ndarray, start: np.ndarray, below: np.ndarray) -> n
         gram[some] = np.where(is_pair, below[np.where(is_pair, place, 0)] if len(below) else 0.0, 0.0)
     gram[:, np.arange(n), np.arange(n)] = 1.0
     return gram
+
+
+def of_one_subset(
+    m: Moments,
+    y_mean: Any,
+    ballots: Ballots,
+    n_unsolved: int = 0,
+    n_separable: int = 0,
+    visited: VisitedMoments | None = None,
+    paths: tuple[PathTable, ...] = (),
+) -> Choices:
+    """Return the choices of one subset; `m` are the moments of all columns."""
+    constant = np.flatnonzero(m.scale == 0.0)
+    return Choices(
+        total=np.array([m.total]),
+        y_mean=np.array([y_mean]),
+        n_unsolved=np.array([n_unsolved]),
+        n_separable=np.array([n_separable]),
+        n_ballots=np.array([len(ballots.intercept)]),
+        n_constant=np.array([len(constant)]),
+        ballots=ballots,
+        constant=constant,
+        constant_value=m.mean[constant],
+        visited=visited,
+        paths=paths,
+    )
+
+
+def is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
+    """Return whether a target is the same in all rows of positive weight."""
+    seen = y[weight > 0.0]
+    return bool(seen.min() == seen.max())

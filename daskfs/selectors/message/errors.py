@@ -129,22 +129,6 @@ def of_norms(error: np.ndarray, coef: np.ndarray) -> np.ndarray:
     return np.where(found > 0.0, found, np.nan)
 
 
-def scatter(coef: np.ndarray, errors: np.ndarray) -> tuple[float, int]:
-    """Return the variance between the subsets' estimates divided by that of their standard errors, and its df.
-
-    Parameters
-    ----------
-    coef, errors : ndarray of shape (n_subsets, ...)
-        NaN where a subset has no estimate.
-    """
-    known = ~np.isnan(coef) & np.isfinite(errors)
-    n_known = known.sum(axis=0)
-    mean = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(n_known, 1)
-    ratios = np.divide(coef - mean, errors, out=np.zeros(coef.shape), where=known & (errors > 0.0)) ** 2
-    df = int(np.maximum(n_known - 1, 0).sum())
-    return float(ratios.sum()) / max(df, 1), df
-
-
 def notes_on_errors(errors: np.ndarray, compared: tuple[float, int] | None) -> list[str]:
     """Return the notes on standard errors.
 
@@ -152,7 +136,7 @@ def notes_on_errors(errors: np.ndarray, compared: tuple[float, int] | None) -> l
     ----------
     errors : ndarray of shape (n_columns,) or (n_classes, n_columns)
     compared : (float, int), optional
-        The result of `scatter`, for standard errors from the information.
+        The result of `SubsetFits.scatter`, for standard errors from the information.
     """
     notes = [SELECTED_ON_THE_SAME_ROWS]
     if compared is None:

@@ -23,16 +23,15 @@ from daskfs.kernels.glm.softmax import centred, is_large
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
-from daskfs.result import coefficient_norm
 from daskfs.selectors.message.choices import PAIRS, Choices, NormalEquations, SelectionSettings
-from daskfs.selectors.message.errors import of_mean, of_median, scatter
-from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.errors import of_mean, of_median
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import Derivatives, Gain, MaximumLikelihood, Point, of_one, standard_errors
+from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.message.votes import errors_of_least_squares, gain_of_least_squares, z_of_least_squares
 from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.rows import null_intercepts
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import null_intercepts
 
 DataError = errors.DataError.about("shapes")
 
@@ -94,11 +93,6 @@ class Average(NamedTuple):
     def centred_intercept(self) -> Any:
         """The linear predictor where every column has its mean."""
         return self.intercept + (self.mean * self.coef).sum(axis=-1)
-
-    @property
-    def importance(self) -> np.ndarray:
-        """The absolute standardised coefficient of each column, shape (n_columns,)."""
-        return coefficient_norm(self.coef) * self.scale
 
 
 def intercept_alone(choices: Choices, settings: SelectionSettings) -> Average:
@@ -172,15 +166,26 @@ class Counts(NamedTuple):
 
 
 class SubsetFits(ABC):
-    """The chosen columns fitted on every subset. Quantities derived from the fits are computed on demand."""
+    """The chosen columns fitted on every subset. Quantities derived from the fits are computed on demand.
 
-    def __init__(self, columns: np.ndarray, counts: Counts) -> None:
-        self.columns, self.counts = columns, counts
+    Parameters
+    ----------
+    columns : ndarray of shape (n_columns,), int64, ascending
+    counts : Counts
+    total : ndarray of shape (n_known,)
+        The sum of the weights of every subset that could be fitted.
+    n_singular : int
+        Number of subsets where the columns are linearly dependent.
+    problems : sequence of str
+        Further notes on the fits.
+    """
 
-    @property
-    @abstractmethod
-    def total(self) -> np.ndarray:
-        """The sum of the weights of every subset that could be fitted, shape (n_known,)."""
+    def __init__(
+        self, columns: np.ndarray, counts: Counts, total: np.ndarray, n_singular: int, problems: Sequence[str] = ()
+    ) -> None:
+        self.columns, self.counts, self.total = columns, counts, total
+        whose = f"in {n_singular} of {sum(counts)} subsets the selected columns are linearly dependent"
+        self._notes = [*([f"{whose}; the minimum-norm solution was used"] if n_singular else []), *problems]
 
     @abstractmethod
     def z(self) -> np.ndarray:
@@ -217,11 +222,19 @@ class SubsetFits(ABC):
 
         On n_i rows (XᵀX)⁻¹ is on average 1 / (n_i - s - 2), not 1 / n_i, times that of many rows.
         """
-        n_rows = self.total.sum() / max(len(self.total), 1)
-        share = self.total.sum() / max(n_rows - len(self.columns) - 2.0, 1.0)
+        coef = self.estimates
         if step in ("mean", "median"):
-            return scatter(self.estimates, self.errors_of_subsets())
-        return scatter(self.estimates, np.broadcast_to(errors * np.sqrt(share), self.estimates.shape))
+            errors = self.errors_of_subsets()
+        else:
+            n_rows = self.total.sum() / max(len(self.total), 1)
+            share = self.total.sum() / max(n_rows - len(self.columns) - 2.0, 1.0)
+            errors = np.broadcast_to(errors * np.sqrt(share), coef.shape)
+        known = ~np.isnan(coef) & np.isfinite(errors)
+        n_known = known.sum(axis=0)
+        mean = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(n_known, 1)
+        ratios = np.divide(coef - mean, errors, out=np.zeros(coef.shape), where=known & (errors > 0.0)) ** 2
+        df = int(np.maximum(n_known - 1, 0).sum())
+        return float(ratios.sum()) / max(df, 1), df
 
     @abstractmethod
     def errors_of_subsets(self) -> np.ndarray:
@@ -230,7 +243,7 @@ class SubsetFits(ABC):
     def notes(self, step: str) -> list[str]:
         """Return the notes on the fits."""
         n_cached, n_read, n_lost = self.counts
-        notes, n_subsets = self._notes_on_fits(), sum(self.counts)
+        notes, n_subsets = [*self._notes], sum(self.counts)
         if n_cached and n_read:
             notes.append(f"{n_read} of {n_subsets} subsets had to read the selected columns again for the refit")
         if n_lost:
@@ -240,13 +253,6 @@ class SubsetFits(ABC):
             )
         return [*notes, STEPS_NOT_TAKEN[step]] if step in STEPS_NOT_TAKEN else notes
 
-    @abstractmethod
-    def _notes_on_fits(self) -> list[str]: ...
-
-    def _note_on_dependence(self, n_singular: int) -> list[str]:
-        whose = f"in {n_singular} of {sum(self.counts)} subsets the selected columns are linearly dependent"
-        return [f"{whose}; the minimum-norm solution was used"] if n_singular else []
-
 
 class LeastSquaresFits(SubsetFits):
     """Fits of the squared loss, from normal equations alone."""
@@ -254,14 +260,9 @@ class LeastSquaresFits(SubsetFits):
     def __init__(
         self, columns: np.ndarray, counts: Counts, equations: NormalEquations, asked: ColumnGroups | None = None
     ) -> None:
-        super().__init__(columns, counts)
         self.equations, self.asked = equations, asked
         self.coef, self.is_singular = solve_subsets(equations)
-
-    @property
-    def total(self) -> np.ndarray:
-        """The sum of the weights of every subset that could be fitted."""
-        return self.equations.total
+        super().__init__(columns, counts, equations.total, int(self.is_singular.sum()))
 
     def z(self) -> np.ndarray:
         """Return the coefficients of these subsets divided by their standard errors."""
@@ -275,7 +276,9 @@ class LeastSquaresFits(SubsetFits):
     def averaged(self, average: str) -> tuple[Average, str]:
         """Return the average. A Newton step from any point ends at least squares on all rows."""
         if average == "one_step":
-            return all_rows_fit(self.equations), average
+            every, (coef,), _ = self._all_rows
+            (mean,), (scale,), (y_mean,) = every.mean, every.scale, every.y_mean
+            return Average(coef, float(y_mean) - float((mean * coef).sum()), mean, scale), average
         return (median_of_fits if average == "median" else mean_of_fits)(self.coef, self.equations), average
 
     @property
@@ -293,13 +296,15 @@ class LeastSquaresFits(SubsetFits):
         """Return the standard errors of the average."""
         if step != "one_step":
             return (of_median if step == "median" else of_mean)(self.errors_of_subsets())
-        every = of_all_rows(self.equations)
-        coef, is_singular = solve_subsets(every)
+        every, coef, is_singular = self._all_rows
         error: np.ndarray = errors_of_least_squares(every, coef)[0] / every.scale[0]
         return np.where(is_singular[0] | ~np.isfinite(error), np.nan, error)
 
-    def _notes_on_fits(self) -> list[str]:
-        return self._note_on_dependence(int(self.is_singular.sum()))
+    @cached_property
+    def _all_rows(self) -> tuple[NormalEquations, np.ndarray, np.ndarray]:
+        """Normal equations of all rows, and their solution, in the form of one subset; see `solve_subsets`."""
+        every = of_all_rows(self.equations)
+        return every, *solve_subsets(every)
 
 
 class LikelihoodFits(SubsetFits):
@@ -308,7 +313,8 @@ class LikelihoodFits(SubsetFits):
     def __init__(
         self, columns: np.ndarray, counts: Counts, fitted: MaximumLikelihood, passes: list[SubsetPasses]
     ) -> None:
-        super().__init__(columns, counts)
+        n_singular = int((fitted.is_singular & ~fitted.is_separable).sum())
+        super().__init__(columns, counts, fitted.total, n_singular, notes_on_separation(fitted, sum(counts)))
         self.fitted, self.passes = fitted, passes
 
     @property
@@ -341,11 +347,6 @@ class LikelihoodFits(SubsetFits):
             return True
         rise = float((self._derivatives_at(step.end, "-end").gradient.sum(axis=0) * step.step).sum())
         return rise <= abs(step.rise)
-
-    @property
-    def total(self) -> np.ndarray:
-        """The sum of the weights of every subset that could be fitted."""
-        return self.fitted.total
 
     def z(self) -> np.ndarray:
         """Return the coefficients of these subsets divided by their standard errors; NaN for a separable subset."""
@@ -399,11 +400,6 @@ class LikelihoodFits(SubsetFits):
         error = standard_errors(self._derivatives.hessian.sum(axis=0), start.scale, dispersion, n_classes)
         return np.where(np.isinf(error), np.nan, error)
 
-    def _notes_on_fits(self) -> list[str]:
-        is_separable = self.fitted.is_separable
-        notes = self._note_on_dependence(int((self.fitted.is_singular & ~is_separable).sum()))
-        return [*notes, *notes_on_separation(self.fitted, sum(self.counts))]
-
 
 def notes_on_separation(fitted: MaximumLikelihood, n_subsets: int) -> list[str]:
     """Return the notes on subsets where the likelihood has no maximum."""
@@ -418,14 +414,6 @@ def notes_on_separation(fitted: MaximumLikelihood, n_subsets: int) -> list[str]:
             f"features separate some of their rows (quasi-complete separation, or complete with no margin); {fate}"
         )
     return notes
-
-
-def solve(gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Solve ``gram b = cross`` for a gram of unit diagonal; if singular, return the minimum-norm solution and True."""
-    solution = np.empty((1, len(cross)))
-    if solve_each(gram[None], np.ones(solution.shape, dtype=bool), cross[None], solution)[0]:
-        return minimum_norm(gram, cross), True
-    return solution[0], False
 
 
 def solve_subsets(equations: NormalEquations) -> tuple[np.ndarray, np.ndarray]:
@@ -487,14 +475,6 @@ def median_of_fits(
     if middle.ndim > 1:
         intercept -= intercept.mean()
     return Average(middle, intercept, np.median(mean, axis=0), np.median(fitted.scale[trusted], axis=0))
-
-
-def all_rows_fit(equations: NormalEquations) -> Average:
-    """Return the least-squares fit to all rows."""
-    every = of_all_rows(equations)
-    (mean,), (scale,), (y_mean,) = every.mean, every.scale, every.y_mean
-    coef = solve(every.gram[0], every.cross[0])[0] / scale
-    return Average(coef, float(y_mean) - float((mean * coef).sum()), mean, scale)
 
 
 def of_all_rows(equations: NormalEquations) -> NormalEquations:
@@ -561,7 +541,10 @@ def newton_step(start: Average, of_subsets: Derivatives, total: float) -> Newton
         return None
     scaled = hessian / size / size[:, None]
     np.fill_diagonal(scaled, 1.0)
-    step = solve(scaled, -gradient / size)[0] / size
+    solution = np.empty((1, len(size)))
+    if solve_each(scaled[None], np.ones(solution.shape, dtype=bool), -(gradient / size)[None], solution)[0]:
+        solution[0] = minimum_norm(scaled, -gradient / size)
+    step = solution[0] / size
     rise = float((gradient * step).sum())
     if not np.isfinite(step).all() or 0.5 * abs(rise) > LONG_STEP * total:
         return None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.errors import ConfigError
+from daskfs.kernels.blocks.column_entries import SPARSE
 from daskfs.kernels.glm import path as glm_path
 from daskfs.kernels.glm.fit import glm_fit_nbytes
 from daskfs.kernels.glm.lsa import lsa_path_nbytes
@@ -23,7 +24,6 @@ from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.message.reweighted import EXPECTED_ROUNDS, reweighted_nbytes
 from daskfs.selectors.message.screened import NEW_ROWS, PIECE_COLUMNS
-from daskfs.selectors.message.tasks import is_sparse
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
 from daskfs.selectors.shared.work import Work, of_loss
@@ -161,60 +161,27 @@ class Subsets:
         return subset_starts(self.data.n_samples, self.n_subsets)
 
     @property
-    def can_screen(self) -> bool:
-        """Whether paths can do without most columns: products come from codes, and each column is a candidate."""
-        how = self.settings
-        return self.data.has_products and how.groups is None and how.estimator is None and how.approx is None
-
-    def screened(self, limits: Limits) -> Subsets:
-        """Return these subsets, with only columns near the path decoded if there is one subset, or one does not fit.
-
-        Each subset takes passes of its own over the codes of all rows: several are screened only if they have to.
-        """
-        fits = limits.task_nbytes is None or self.select_nbytes(1) <= limits.task_nbytes
-        if not self.can_screen or (self.n_subsets > 1 and fits):
-            return self
-        found = replace(self, settings=replace(self.settings, most_near=self.data.n_features))
-        if found.settings.max_features is None and not found.settings.record.is_quadratic:
-            found = found._with_models_that_fit(limits)
-        most, least = max(LEAST_NEAR, 8 * found._most_features), 2 * found._most_features
-        while True:
-            found = replace(self, settings=replace(self.settings, most_near=min(most, self.data.n_features)))
-            if limits.task_nbytes is None or most <= least or found.select_nbytes(1) <= limits.task_nbytes:
-                return found._in_step(limits)
-            most = max(least, most * 3 // 4)
-
-    def _in_step(self, limits: Limits) -> Subsets:
-        """Return these subsets with as many paths in step as there are, or as memory allows."""
-        found, most = self, limits.task_nbytes or IN_STEP_NBYTES
-        for n_in_step in range(2, min(self.n_fits * self.n_subsets * self.n_paths, MOST_IN_STEP) + 1):
-            more = replace(self, settings=replace(self.settings, n_in_step=n_in_step))
-            if more.select_nbytes(self.n_subsets) > most:
-                break
-            found = more
-        return found
-
-    def _with_models_that_fit(self, limits: Limits) -> Subsets:
-        """Return these subsets with models that are small enough for the path and the refit of all their rows."""
-        most = self._most_features
-        while True:
-            found = replace(self, settings=replace(self.settings, max_features=most, most_near=2 * most))
-            needed = max(found.select_nbytes(1), found.refit_nbytes(1, most))
-            if limits.task_nbytes is None or needed <= limits.task_nbytes or most <= LEAST_MODEL + self.n_always:
-                return found
-            most = max(LEAST_MODEL + self.n_always, most * 7 // 8)
-
-    @property
-    def _most_features(self) -> int:
-        """The largest model of the path of a squared loss."""
-        screened = self.settings.most_near > 0
-        most = default_max_features(self.n_rows, self.data.n_features, screened=screened) + self.n_always
-        return min(self.data.n_features, self.settings.max_features or most)
-
-    @property
     def tile_rows(self) -> int:
         """Rows of a tile; a reader decodes them all to read one."""
         return self.data.tile_shape[0] if self.data.tile_shape else 1
+
+    @property
+    def n_always(self) -> int:
+        """Number of columns that are in every model."""
+        always, groups = self.settings.always, self.settings.groups
+        return len(always) if groups is None else int(groups.sizes[list(always)].sum())
+
+    def most_features(self, is_screened: bool) -> int:
+        """Return the size of the largest model of the path of a squared loss, or of columns near a path."""
+        most = default_max_features(self.n_rows, self.data.n_features, screened=is_screened) + self.n_always
+        return min(self.data.n_features, self.settings.max_features or most)
+
+    @property
+    def most_columns(self) -> int:
+        """Columns of the largest model that a subset may choose among groups."""
+        n_rows, n_features = self.data.n_samples // self.n_subsets, self.data.n_features
+        most = default_max_columns(n_rows, n_features, self.settings.n_candidates(n_features))
+        return self.settings.max_features or most + self.n_always
 
     def select(self, n_subsets: int) -> Budget:
         """Return the memory of a task that selects on this many subsets."""
@@ -235,44 +202,9 @@ class Subsets:
             )
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
 
-    def _screen(self, n_subsets: int) -> Budget:
-        """Return the memory of a task that follows the paths of some subsets over near columns, some in step."""
-        n_rows, n_stored, near = self.n_rows, self.data.n_stored or self.data.n_samples, self.settings.most_near
-        task, n_gram_rows, n_in_step = Budget(), gram_capacity(near, self._most_features), self.settings.n_in_step
-        task.add("target and weights", (n_subsets + n_in_step - 1) * n_rows * 24)
-        task.add("vectors over the rows", n_in_step * (8 * (8 + 6 * self.n_always) * n_rows + 32 * n_stored))
-        task.add("moments and derivatives of all columns", n_in_step * 24 * 8 * self.data.n_features)
-        task.add("decoded columns", n_rows * (8 * NEW_ROWS + (8 + self.data.itemsize) * PIECE_COLUMNS))
-        task.add("correlations of the near columns", (1 + n_in_step) * 8 * n_gram_rows * near)
-        if not self.settings.record.is_quadratic:
-            one = reweighted_nbytes(n_rows, self.data.n_features, self.n_always)
-            task.add("predictions and curvatures", n_in_step * one)
-        path = path_nbytes(0, near, self.settings.n_lambdas, self._most_features)
-        others = (n_in_step - 1) * 9 * knot_capacity(self._most_features) * (self._most_features + 16)
-        return task.add("its path", path).add("paths in step", others).add("tiles", self.data.tiles_nbytes)
-
     def select_nbytes(self, n_subsets: int) -> int:
         """Return the bytes of `select`."""
         return self.select(n_subsets).nbytes
-
-    @property
-    def n_always(self) -> int:
-        """Number of columns that are in every model."""
-        always, groups = self.settings.always, self.settings.groups
-        return len(always) if groups is None else int(groups.sizes[list(always)].sum())
-
-    @property
-    def n_paths(self) -> int:
-        """Number of paths of each subset: of several classes, one for each against the others."""
-        n_classes = len(self.settings.classes) or self.data.n_classes
-        return max(1, n_classes) if self.settings.record.has_classes else 1
-
-    @property
-    def most_columns(self) -> int:
-        """Columns of the largest model that a subset may choose among groups."""
-        n_rows, n_features = self.data.n_samples // self.n_subsets, self.data.n_features
-        most = default_max_columns(n_rows, n_features, self.settings.n_candidates(n_features))
-        return self.settings.max_features or most + self.n_always
 
     def _path_nbytes(self) -> int:
         n, p, how = self.n_rows, self.data.n_features, self.settings
@@ -280,7 +212,7 @@ class Subsets:
             k = how.max_features or default_max_columns(n, p, how.n_candidates(p)) + self.n_always
             return group_path_nbytes(n, p, how.groups.sizes, how.n_lambdas, k, self.n_entries)
         if how.record.is_quadratic:
-            return path_nbytes(n, p, how.n_lambdas, self._most_features, self.n_entries)
+            return path_nbytes(n, p, how.n_lambdas, self.most_features(is_screened=False), self.n_entries)
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
         k = how.max_features or glm_path.default_max_features(n, p) + self.n_always
@@ -295,6 +227,76 @@ class Subsets:
             return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + self.data.tiles_nbytes
         fit_nbytes = least_squares_nbytes if loss.is_quadratic else glm_fit_nbytes
         return read + fit_nbytes(n_rows, n_columns) + self.data.tiles_nbytes
+
+    # of matrices with products of columns, such as genotypes: only columns that come near a path are decoded
+
+    @property
+    def can_screen(self) -> bool:
+        """Whether paths can do without most columns: products come from codes, and each column is a candidate."""
+        how = self.settings
+        return self.data.has_products and how.groups is None and how.estimator is None and how.approx is None
+
+    @property
+    def n_paths(self) -> int:
+        """Number of paths of each subset: of several classes, one for each against the others."""
+        n_classes = len(self.settings.classes) or self.data.n_classes
+        return max(1, n_classes) if self.settings.record.has_classes else 1
+
+    def screened(self, limits: Limits) -> Subsets:
+        """Return these subsets, with only columns near the path decoded if there is one subset, or one does not fit.
+
+        Each subset takes passes of its own over the codes of all rows: several are screened only if they have to.
+        """
+        limit = limits.task_nbytes
+        if not self.can_screen or (self.n_subsets > 1 and (limit is None or self.select_nbytes(1) <= limit)):
+            return self
+        found = self
+        if self.settings.max_features is None and not self.settings.record.is_quadratic:
+            found = self._with_models_that_fit(limits)
+        largest = found.most_features(is_screened=True)
+        most, least = max(LEAST_NEAR, 8 * largest), 2 * largest
+        while True:
+            found = replace(found, settings=replace(found.settings, most_near=min(most, self.data.n_features)))
+            if limit is None or most <= least or found.select_nbytes(1) <= limit:
+                return found._in_step(limits)
+            most = max(least, most * 3 // 4)
+
+    def _with_models_that_fit(self, limits: Limits) -> Subsets:
+        """Return these subsets with models that are small enough for the path and the refit of all their rows."""
+        most = self.most_features(is_screened=True)
+        while True:
+            found = replace(self, settings=replace(self.settings, max_features=most, most_near=2 * most))
+            needed = max(found.select_nbytes(1), found.refit_nbytes(1, most))
+            if limits.task_nbytes is None or needed <= limits.task_nbytes or most <= LEAST_MODEL + self.n_always:
+                return found
+            most = max(LEAST_MODEL + self.n_always, most * 7 // 8)
+
+    def _in_step(self, limits: Limits) -> Subsets:
+        """Return these subsets with as many paths in step as there are, or as memory allows."""
+        found, most = self, limits.task_nbytes or IN_STEP_NBYTES
+        for n_in_step in range(2, min(self.n_fits * self.n_subsets * self.n_paths, MOST_IN_STEP) + 1):
+            more = replace(self, settings=replace(self.settings, n_in_step=n_in_step))
+            if more.select_nbytes(self.n_subsets) > most:
+                break
+            found = more
+        return found
+
+    def _screen(self, n_subsets: int) -> Budget:
+        """Return the memory of a task that follows the paths of some subsets over near columns, some in step."""
+        n_rows, n_stored, near = self.n_rows, self.data.n_stored or self.data.n_samples, self.settings.most_near
+        task, n_in_step, most = Budget(), self.settings.n_in_step, self.most_features(is_screened=True)
+        n_gram_rows = gram_capacity(near, most)
+        task.add("target and weights", (n_subsets + n_in_step - 1) * n_rows * 24)
+        task.add("vectors over the rows", n_in_step * (8 * (8 + 6 * self.n_always) * n_rows + 32 * n_stored))
+        task.add("moments and derivatives of all columns", n_in_step * 24 * 8 * self.data.n_features)
+        task.add("decoded columns", n_rows * (8 * NEW_ROWS + (8 + self.data.itemsize) * PIECE_COLUMNS))
+        task.add("correlations of the near columns", (1 + n_in_step) * 8 * n_gram_rows * near)
+        if not self.settings.record.is_quadratic:
+            one = reweighted_nbytes(n_rows, self.data.n_features, self.n_always)
+            task.add("predictions and curvatures", n_in_step * one)
+        path = path_nbytes(0, near, self.settings.n_lambdas, most)
+        others = (n_in_step - 1) * 9 * knot_capacity(most) * (most + 16)
+        return task.add("its path", path).add("paths in step", others).add("tiles", self.data.tiles_nbytes)
 
 
 def subset_starts(n_samples: int, n_subsets: int) -> np.ndarray:
@@ -406,6 +408,23 @@ def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], limits: Li
     return max(1, wanted)
 
 
+def refuse_large(subsets: Subsets, limits: Limits) -> None:
+    """Refuse subsets of which one does not fit in the limit.
+
+    Raises
+    ------
+    PlanError
+        Names sizes that fit.
+    """
+    if limits.task_nbytes is None or subsets.select_nbytes(1) <= limits.task_nbytes:
+        return
+    what = f"one subset of {subsets.n_rows:,} rows x {subsets.data.n_features:,} columns takes"
+    instead = _smaller_subsets(subsets, limits.task_nbytes)
+    if subsets.data.has_products and not subsets.can_screen:
+        instead += "; " * bool(instead) + "columns stay undecoded only without feature_groups, approx, estimator"
+    subsets.select(1).refuse_over(limits.task_nbytes, what, instead)
+
+
 def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     """Return what MESSAGE will read and hold in memory.
 
@@ -416,12 +435,7 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     """
     n_samples, n_features, loss = subsets.data.n_samples, subsets.data.n_features, subsets.settings.loss
     n_stored, n_subsets = subsets.data.n_stored or n_samples, subsets.n_subsets
-    if limits.task_nbytes is not None and subsets.select_nbytes(1) > limits.task_nbytes:
-        what = f"one subset of {subsets.n_rows:,} rows x {n_features:,} columns takes"
-        instead = _smaller_subsets(subsets, limits.task_nbytes)
-        if subsets.data.has_products and not subsets.can_screen:
-            instead += "; " * bool(instead) + "columns stay undecoded only without feature_groups, approx, estimator"
-        subsets.select(1).refuse_over(limits.task_nbytes, what, instead)
+    refuse_large(subsets, limits)
     rows = slice(0, n_samples) if n_stored == n_samples else Spread(n_samples, n_stored)
     tasks = cut_into_tasks(subsets, rows, np.arange(n_subsets), subsets.select_nbytes, limits)
     read_nbytes = decoded_nbytes(subsets, rows, tasks)
@@ -510,12 +524,6 @@ def strided(matrix: Matrix, n_subsets: int) -> Matrix:
     return matrix.take(order)
 
 
-def n_entries_of(matrix: Matrix) -> int | None:
-    """Return the number of stored entries of the rows, or None if they are dense."""
-    counts = matrix.entry_counts(slice(None))
-    return None if counts is None else int(counts.sum())
-
-
 def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:
     """Return the number of entries of the largest subset; None if any subset is read as a dense block."""
     counts = in_order.entry_counts(slice(None))
@@ -536,3 +544,8 @@ def _if_few(n_entries: int, subsets: Subsets) -> int | None:
     """Return the number of entries of the largest subset if all subsets are read as sparse entries, else None."""
     n_rows = subsets.data.n_samples // subsets.n_subsets
     return n_entries if is_sparse(n_rows, subsets.data.n_features, n_entries) else None
+
+
+def is_sparse(n_samples: int, n_features: int, n_entries: int) -> bool:
+    """Return whether a subset is faster from its sparse entries than as a dense block."""
+    return not wants_whole_gram(n_samples, n_features) and n_entries <= SPARSE * n_samples * n_features

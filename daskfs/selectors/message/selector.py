@@ -82,6 +82,7 @@ from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.losses import threshold_of
 from daskfs.losses import LIKELIHOOD
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 from daskfs.parameters import Columns as ColumnsGiven
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import coefficient_norm
@@ -92,7 +93,7 @@ from daskfs.selectors.inputs import columns_of, is_lazy
 from daskfs.selectors.message.choices import Choices, SelectionSettings
 from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_differences, of_norms, quantile
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
-from daskfs.selectors.message.passes import SubsetPasses
+from daskfs.selectors.message.groups import asked_groups, counted, notes_on_groups, units_of_groups, z_of_gain
 from daskfs.selectors.message.plan import (
     MIN_SUBSETS,
     Subsets,
@@ -100,20 +101,17 @@ from daskfs.selectors.message.plan import (
     choose_n_subsets,
     in_partition,
     most_entries,
-    n_entries_of,
     plan_message,
     promised_entries,
     why_n_subsets,
 )
-from daskfs.selectors.message.tasks import select_together
-from daskfs.selectors.message.units import Columns, Groups
-from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices
+from daskfs.selectors.message.tasks import SubsetPasses, select_together
+from daskfs.selectors.message.votes import Units, Vote, count_votes, notes_on_choices, notes_on_votes, second_vote
 from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import fit_each_class
-from daskfs.selectors.shared.rows import weighted_rows
+from daskfs.selectors.shared.rows import checked_target, classes_of, weighted_rows
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
 
 MOST_ON_A_PATH = 1000  # columns with votes
 CRITERION_OF_PREDICTION, PATIENCE_OF_PREDICTION = "bic", 30
@@ -121,6 +119,7 @@ GOALS = {
     "inference": "the goal was inference: few false features; goal='prediction' keeps more features with weak effects",
     "prediction": "the goal was prediction: BIC, a longer search along the path, and as few subsets as memory allows",
 }
+LEAST_SUBSETS = {"inference": MIN_SUBSETS, "prediction": 1}
 ALWAYS = 2.0  # stands in for an inclusion frequency when columns are sorted
 KEPT_NBYTES = 256 << 20  # limit of the arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
@@ -326,25 +325,28 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         units = _units(shape.n_features, self._planned_groups(shape))
-        subsets = self._subsets(shape, units, self._always(units, shape), shape.n_entries)
+        subsets = self._subsets(shape, units, self._always(units, shape.names), shape.n_entries)
         return plan_message(replace(subsets, n_entries=promised_entries(subsets)).screened(limits), limits)
 
-    def _always(self, units: Columns, shape: DataShape) -> np.ndarray:
+    def _always(self, units: Units, names: Names | None) -> np.ndarray:
         """Return which units are always included. If column names are not known yet, assume the first as many."""
-        asked = np.asarray([] if self.always_include is None else self.always_include, dtype=object).ravel()
-        if shape.names is None and any(isinstance(one, str) for one in asked):
-            asked = np.arange(min(len(asked), shape.n_features))
-        is_always = units.have(columns_of(asked, shape.n_features, shape.names, "always_include"))
-        n_columns = len(units.columns(is_always))
+        is_always, n_features = np.zeros(units.n_units, dtype=bool), len(units.unit_of)
+        if self.always_include is None:
+            return is_always
+        asked = np.asarray(self.always_include, dtype=object).ravel()
+        if names is None and any(isinstance(one, str) for one in asked):
+            asked = np.arange(min(len(asked), n_features))
+        is_always[units.unit_of[columns_of(asked, n_features, names, "always_include")]] = True
+        n_columns = int(is_always[units.unit_of].sum())
         if self.max_features is not None and n_columns > self.max_features:
             problem = f"expected at most {self.max_features} columns, found {n_columns}"
             raise ConfigError(problem, "always_include", "raise max_features")
         return is_always
 
-    def _subsets(self, shape: DataShape, units: Columns, is_always: np.ndarray, n_values: int | None = None) -> Subsets:
+    def _subsets(self, shape: DataShape, units: Units, is_always: np.ndarray, n_values: int | None = None) -> Subsets:
         """Return how rows of this shape are cut into subsets, as far as known before the data are read."""
         asked = self.n_subsets, self.subset_size
-        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, *asked, n_values, self._least_subsets)
+        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, *asked, n_values, LEAST_SUBSETS[self.goal])
         predicts, patience = self.goal == "prediction", self.patience
         settings = SelectionSettings(
             criterion=CRITERION_OF_PREDICTION if predicts else self.criterion,
@@ -360,13 +362,9 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
             loss=self.loss_,
             n_subsets=n_subsets,
             groups=units.of_path,
-            always=units.on_path(is_always),
+            always=tuple(np.flatnonzero(is_always[units.unit_of] if units.of_path is None else is_always).tolist()),
         )
         return Subsets(shape, settings, self.partition, n_fits=self.fits_in_step)
-
-    @property
-    def _least_subsets(self) -> int:
-        return 1 if self.goal == "prediction" else MIN_SUBSETS
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
         """Add more rows: their subsets vote together with the earlier ones, and their fits join the average.
@@ -447,60 +445,57 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
                 settings.n_in_step,
             )
             for group in passes.groups()
-            if not passes.has_selected(group)
+            if passes.run.load(f"select-{group.name}", Choices) is None  # not in a checkpoint
         ]
 
-    def _prepared(self, run: Run, notes: list[str]) -> tuple[SubsetPasses, Columns, np.ndarray]:
-        """Return the passes over the subsets of a run, what is voted on, and what is always included."""
-        units = _units(run.matrix.shape[1], self._groups_of(run.matrix))
-        is_always = self._always(units, replace(run.shape, names=run.matrix.names))
-        rows, subsets = self._partition(run.matrix, run.limits, units, is_always, notes)
-        return SubsetPasses(run.over(rows), subsets), units, is_always
-
     def _take(self, run: Run) -> None:
-        """Run steps 1 to 7 together with the subsets of earlier calls."""
+        """Run the steps of the algorithm, together with the subsets of earlier calls."""
         notes: list[str] = []
+        # 1. subsets
         passes, units, is_always = self._prepared(run, notes)
-        rows, subsets = passes.run.matrix, passes.subsets
-        part = Part(rows, subsets, passes.select())
+        # 2. each chooses a model
+        part = Part(passes.run.matrix, passes.subsets, passes.select())
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
-        n_subsets = sum(part.subsets.n_subsets for part, _ in parts)
-        settings = replace(subsets.settings, n_subsets=n_subsets)
+        self.n_subsets_ = sum(part.subsets.n_subsets for part, _ in parts)
+        settings = replace(passes.settings, n_subsets=self.n_subsets_)
         choices = Choices.joined([part.choices for part, _ in parts]).among(settings, units.n_units)
         notes += notes_on_choices(choices)
-        counted = units.counted(choices)
-        vote = count_votes(counted, units.n_units, self.tie).with_always(is_always)
-        is_constant = np.bincount(choices.constant, minlength=subsets.data.n_features) == len(choices)  # on all subsets
-        self._check_always(units, is_always, is_constant, run.matrix)
+        # 3. the vote
+        of_units = choices if units.groups is None else counted(choices, units)
+        self.n_selected_per_subset_ = of_units.n_selected
+        vote = count_votes(of_units, units.n_units, self.tie)
+        is_constant = np.bincount(choices.constant, minlength=run.matrix.shape[1]) == len(choices)  # on all subsets
+        if is_always.any():
+            self._check_always(units, is_always, is_constant, run.matrix)
+            vote = vote.with_always(is_always)
+        # 4 and 5. fits of what is kept, after a second vote
         is_kept, fits = self._fits(vote, units, is_constant, parts, settings, notes)
         self._seen.parts.append(part)
+        # 6 and 7. their average
         errors, df, on_errors = np.empty(0), math.inf, list[str]()
         if fits is None:
-            columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, subsets.settings)
+            columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, settings)
         else:
             columns, (average, step) = fits.columns, fits.averaged(self.average)
             errors, df, on_errors = self._errors(fits, step)
             if average.coef.ndim == 1 and units.of_path is None and self.estimator is None:
                 penalty = sum(settings.penalty(float(total), units.n_units) for total in fits.total)
-                is_free = is_always[columns]
-                z = np.where(is_free, np.inf, average.coef / errors)
+                z = np.where(is_always[units.unit_of[columns]], np.inf, average.coef / errors)
                 on_errors += notes_on_weak(z, penalty, run.matrix.names[columns])
         if is_always.any():
             notes.append(f"{int(is_always.sum())} {units.kind}(s) were always included, without a penalty or a vote")
-        notes += units.notes_on(vote.frequency, run.matrix.names, subsets.most_columns)
+        if units.groups is None:
+            notes += notes_on_votes(vote.frequency, run.matrix.names)
+        else:
+            notes += notes_on_groups(units.groups, vote.frequency, passes.subsets.most_columns)
         notes += [] if fits is None else [*fits.notes(step), *on_errors]
         notes += [GOALS[self.goal]] if self.estimator is None else []
-        self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached
-        self.n_selected_per_subset_ = counted.n_selected
-        rank = np.where(is_always, ALWAYS, vote.frequency)
-        kept = self._set_model(vote.frequency, rank, is_kept, units, columns, average)
-        table = self._set_errors(columns, errors, df)
-        if isinstance(units, Groups):
-            table |= self._set_groups(units.groups, kept, vote.frequency[kept])
+        self.n_cached_ = 0 if fits is None else fits.counts.n_cached
+        table = self._set_model(units, vote.frequency, is_kept, is_always, columns, average, errors, df)
         self.result_ = self._result_of(
             run,
             notes=notes,
-            history={} if choices.path is None else choices.path.columns(),
+            history=choices.paths[0].columns() if choices.paths else {},
             chosen={
                 "n_subsets": self.n_subsets_,
                 "estimator": None if self.estimator is None else repr(self.estimator),
@@ -509,29 +504,25 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
             n_samples=sum(part.subsets.data.n_samples for part, _ in parts),
         )
 
-    def _check_always(self, units: Columns, is_always: np.ndarray, is_constant: np.ndarray, matrix: Matrix) -> None:
-        """Refuse a column that is always included, or a group, if it is constant."""
-        for unit in np.flatnonzero(is_always):
-            columns = units.columns(np.arange(units.n_units) == unit)
-            if is_constant[columns].all():
-                place = f"always_include, column {matrix.names[columns[0]]!r}"
-                raise DataError("is constant", place, "drop it")
-
-    def _partition(
-        self, matrix: Matrix, limits: Limits, units: Columns, is_always: np.ndarray, notes: list[str]
-    ) -> tuple[Matrix, Subsets]:
-        """Step 1: return the rows in an order such that consecutive parts are the subsets."""
+    def _prepared(self, run: Run, notes: list[str]) -> tuple[SubsetPasses, Units, np.ndarray]:
+        """Step 1: return the passes over subsets of consecutive rows, what is voted on, and what is always included."""
+        matrix = run.matrix
+        units = _units(matrix.shape[1], self._groups_of(matrix))
+        is_always = self._always(units, matrix.names)
         checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
-        n_values = n_entries_of(rows)
-        subsets = self._subsets(DataShape.of(rows), units, is_always, n_values)
+        shape, counts = DataShape.of(rows), rows.entry_counts(slice(None))
+        n_values = None if counts is None else int(counts.sum())
+        subsets = self._subsets(shape, units, is_always, n_values)
         settings = replace(subsets.settings, **self._coding(rows))
         if self.n_subsets is None and self.subset_size is None:
-            shape = subsets.data
-            notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values, self._least_subsets))
+            notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values, LEAST_SUBSETS[self.goal]))
         in_order = in_partition(rows, subsets, self.random_state, notes)
-        subsets = replace(subsets, settings=settings, n_entries=most_entries(in_order, subsets))
-        return in_order, subsets.screened(limits)
+        n_entries = None if counts is None else most_entries(in_order, subsets)
+        subsets = replace(subsets, settings=settings, n_entries=n_entries)
+        if shape.has_products:
+            subsets = subsets.screened(run.limits)
+        return SubsetPasses(run.over(in_order), subsets), units, is_always
 
     def _coding(self, rows: Matrix) -> dict[str, Any]:
         """Return how `SelectionSettings` codes the target; the first rows set the classes and Huber's threshold."""
@@ -544,10 +535,18 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
         codes = tuple(map(float, seen.codes))
         return {"classes": codes} if self._loss.has_classes else {"positive": codes[1]}
 
+    def _check_always(self, units: Units, is_always: np.ndarray, is_constant: np.ndarray, matrix: Matrix) -> None:
+        """Refuse a column that is always included, or a group, if it is constant."""
+        for unit in np.flatnonzero(is_always):
+            columns = np.flatnonzero(units.unit_of == unit)
+            if is_constant[columns].all():
+                place = f"always_include, column {matrix.names[columns[0]]!r}"
+                raise DataError("is constant", place, "drop it")
+
     def _fits(
         self,
         vote: Vote,
-        units: Columns,
+        units: Units,
         is_constant: np.ndarray,
         parts: list[tuple[Part, SubsetPasses | None]],
         settings: SelectionSettings,
@@ -557,22 +556,23 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
 
         Columns of a group that are constant in all rows are left out of the fits.
         """
-
-        def varying(is_kept: np.ndarray) -> np.ndarray:
-            columns = units.columns(is_kept)
-            return columns[~is_constant[columns]]
-
         is_kept, fits = vote.is_selected, None
         if self.second_look and vote.is_contender.any():
-            columns = varying(vote.is_selected | vote.is_contender)
-            fits = fit_subsets(parts, columns, with_errors=True, asked=units.asked(vote.is_contender, columns))
-            is_confirmed = units.confirmed(fits, vote.is_contender, settings)
-            is_kept = vote.is_selected | is_confirmed
+            columns = np.flatnonzero((vote.is_selected | vote.is_contender)[units.unit_of] & ~is_constant)
+            asked = None if units.groups is None else asked_groups(units, vote.is_contender, columns)
+            fits = fit_subsets(parts, columns, with_errors=True, asked=asked)
+            bar = np.array([settings.penalty(float(total), units.n_units) for total in fits.total])
+            if units.groups is None:
+                z = fits.z()[..., vote.is_contender[columns]]
+            else:
+                z, bar = z_of_gain(fits.gain(), bar, fits.total, settings), np.ones(len(bar))
+            confirmed = np.flatnonzero(vote.is_contender)[second_vote(z, bar, settings.n_subsets)]
+            is_kept = vote.is_selected | np.isin(np.arange(units.n_units), confirmed)
             notes.append(
                 f"{int(vote.is_contender.sum())} {units.kind}(s) had no majority, but more votes than chance gives: "
-                f"a second vote kept {int(is_confirmed.sum())}"
+                f"a second vote kept {len(confirmed)}"
             )
-        columns = varying(is_kept)
+        columns = np.flatnonzero(is_kept[units.unit_of] & ~is_constant)
         if fits is not None and len(fits.columns) == len(columns):
             return is_kept, fits
         of_each = not self._loss.is_quadratic and (self.average != "one_step" or any(one is None for _, one in parts))
@@ -587,38 +587,46 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
         n_rows = float(fits.total.sum()) if self._loss.is_quadratic else math.inf
         return found, max(n_rows - len(fits.columns) - 1.0, 1.0), notes_on_errors(found, fits.scatter(found, step))
 
-    def _set_errors(self, columns: np.ndarray, errors: np.ndarray, df: float) -> dict[str, np.ndarray]:
-        """Set the standard errors; return them and the 95 % intervals of the table's coefficients."""
+    def _set_model(
+        self,
+        units: Units,
+        frequency: np.ndarray,
+        is_kept: np.ndarray,
+        is_always: np.ndarray,
+        columns: np.ndarray,
+        average: Average,
+        errors: np.ndarray,
+        df: float,
+    ) -> dict[str, np.ndarray]:
+        """Set the attributes of all features from the averaged model; return further columns of the result's table.
+
+        Units are sorted by inclusion frequency, then by the norm of their standardised coefficients; columns of a group
+        stand together.
+        """
+        self.scores_, self.support_ = frequency[units.unit_of], is_kept[units.unit_of]
+        self.coef_ = np.zeros((*average.coef.shape[:-1], len(self.scores_)))
         self.std_errors_ = np.full(self.coef_.shape, np.nan)
-        self.std_errors_[..., columns] = errors
+        self.coef_[..., columns], self.std_errors_[..., columns] = average.coef, errors
+        self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
+        importance = np.zeros(len(self.scores_))
+        importance[columns] = coefficient_norm(average.coef) * average.scale
+        norm = np.sqrt(np.bincount(units.unit_of, importance**2, minlength=units.n_units))
+        kept, rank = np.flatnonzero(is_kept), np.where(is_always, ALWAYS, frequency)
+        kept = kept[np.lexsort((kept, -norm[kept], -rank[kept]))]
+        selected, place = np.flatnonzero(self.support_), np.zeros(units.n_units, dtype=np.int64)
+        place[kept] = np.arange(len(kept))
+        self.selected_ = selected[np.lexsort((selected, -importance[selected], place[units.unit_of[selected]]))]
         coef, error = self.coef_[..., self.selected_], self.std_errors_[..., self.selected_]
         if coef.ndim > 1:
             coef, error = coefficient_norm(coef), of_norms(error, coef)
         reach = quantile(df) * error
         lower = coef - reach if self.coef_.ndim == 1 else np.maximum(coef - reach, 0.0)
-        return {"std_error": error, "lower": lower, "upper": coef + reach}
-
-    def _set_model(
-        self,
-        frequency: np.ndarray,
-        rank: np.ndarray,
-        is_kept: np.ndarray,
-        units: Columns,
-        columns: np.ndarray,
-        average: Average,
-    ) -> np.ndarray:
-        """Set the attributes of all features from the averaged model; return the kept units, sorted."""
-        self.scores_ = units.of_columns(frequency)
-        self.support_ = units.of_columns(is_kept)
-        self.coef_ = np.zeros((*average.coef.shape[:-1], len(self.scores_)))
-        self.coef_[..., columns] = average.coef
-        self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
-        kept, self.selected_ = units.ranked(is_kept, rank, columns, average)
-        return kept
+        table = {"std_error": error, "lower": lower, "upper": coef + reach}
+        return table if units.groups is None else table | self._set_groups(units.groups, kept, frequency[kept])
 
 
-def _units(n_features: int, groups: FeatureGroups | None) -> Columns:
-    return Columns(n_features) if groups is None else Groups(groups)
+def _units(n_features: int, groups: FeatureGroups | None) -> Units:
+    return Units(np.arange(n_features), n_features) if groups is None else units_of_groups(groups)
 
 
 @dataclass

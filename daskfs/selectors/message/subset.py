@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_block import block_moments
-from daskfs.kernels.blocks.column_entries import ColumnEntries, dense_block
+from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.blocks.distinct_rows import merge_rows
 from daskfs.kernels.glm.fit import glm_fit, newton_terms
 from daskfs.kernels.glm.lsa import lsa_path
@@ -32,7 +31,10 @@ from daskfs.selectors.message.choices import (
     PathTable,
     SelectionSettings,
     VisitedMoments,
+    is_constant,
+    of_one_subset,
 )
+from daskfs.selectors.message.estimator import chosen_by_estimator
 from daskfs.selectors.shared.record import Record
 
 
@@ -49,33 +51,19 @@ def choose(
     The target is coded as the loss needs it: -1 and 1 for two classes, 0, 1, ... for several. Columns have weights if
     the selector's `weighs_columns` is true.
     """
-    if isinstance(X, ColumnEntries) and settings.approx == "lsa":
-        X = dense_block(X)
     if settings.estimator is not None:
-        return _choice_of_estimator(X, y, weight, settings)
+        return chosen_by_estimator(X, y, weight, settings)
     if not settings.record.is_quadratic:
         X, y, weight = merge_rows(X, y, weight)
-
+    least = settings.least_penalty(float(weight.sum()), settings.n_candidates(X.shape[1]))
     choices = []
     for c, (its_y, its_settings) in enumerate(by_class(y, settings)):
-        choice = _choice_of_path(X, its_y, weight, its_settings, is_first and c == 0, column_weight)
-        if choice is None:
+        # the longest path that any number of subsets needs
+        path = _path(X, its_y, weight, its_settings, least, column_weight)
+        if np.isnan(path.moments.scale).any():
             return None
-        choices.append(choice)
+        choices.append(choice_on_path(path, its_y, weight, its_settings, is_first and c == 0))
     return joined_classes(choices, settings)
-
-
-def _choice_of_path(
-    X: np.ndarray | ColumnEntries,
-    y: np.ndarray,
-    weight: np.ndarray,
-    settings: SelectionSettings,
-    is_first: bool,
-    column_weight: np.ndarray | None,
-) -> Choices | None:
-    least = settings.least_penalty(float(weight.sum()), settings.n_candidates(X.shape[1]))
-    path = _path(X, y, weight, settings, least, column_weight)  # the longest path that any number of subsets needs
-    return None if np.isnan(path.moments.scale).any() else choice_on_path(path, y, weight, settings, is_first)
 
 
 def choice_on_path(
@@ -85,17 +73,19 @@ def choice_on_path(
     m = path.moments
     total, n_candidates = float(weight.sum()), settings.n_candidates(len(m.scale))
     penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
-    location, abstains = _location(path, y, weight), _is_constant(y, weight)
+    location = m.y_mean if path.fit_is == "rss" else float((weight * y).sum() / weight.sum())
+    if find_loss(path.loss).threshold and len(path.lambdas):  # of the Huber loss
+        location = float(path.centred_intercepts[0])
     size = path.df if path.groups is None else path.n_units
     steps = best_steps(size, path.gic, penalty, least) if penalty > least else [(least, path.best)]
     null = settings.record.null_intercept(location)
     models = [(path.selected(step), step) for _, step in steps]
-    return _of_one_subset(
+    return of_one_subset(
         m,
         location,
         Ballots(
             of_class=np.zeros(len(steps), dtype=np.int64),
-            abstains=np.full(len(steps), abstains),
+            abstains=np.full(len(steps), is_constant(y, weight)),
             least_penalty=np.array([low for low, _ in steps]),
             intercept=np.array([path.intercept(step) if len(selected) else null for selected, step in models]),
             n_selected=np.array([len(selected) for selected, _ in models]),
@@ -163,40 +153,6 @@ def _path(
     return glm_path(X, y, weight, tol=settings.tol, column_weight=column_weight, **options)
 
 
-def _choice_of_estimator(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
-) -> Choices | None:
-    """Select with a clone of the user's estimator: the columns with a nonzero coefficient, for all classes together."""
-    m = block_moments(X, y, weight)
-    if np.isnan(m.scale).any():
-        return None
-    y_mean: Any = m.y_mean
-    if settings.classes:
-        y_mean = np.bincount(y.astype(np.int64), weight, len(settings.classes)) / m.total
-    selected, coef, intercept = np.empty(0, dtype=np.int64), np.empty(0), float(y[0])
-    if y.min() < y.max():
-        selected, coef, intercept = _fit_estimator(X, y, weight, settings.estimator)
-    of_ballot = (np.zeros(1, dtype=np.int64), np.array([_is_constant(y, weight)]), np.zeros(1), np.array([intercept]))
-    return _of_one_subset(m, y_mean, Ballots(*of_ballot, np.array([len(selected)]), selected, coef))
-
-
-def _fit_estimator(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, estimator: Any
-) -> tuple[np.ndarray, np.ndarray, float]:
-    from sklearn.base import clone
-
-    given: Any = X
-    if isinstance(X, ColumnEntries):
-        from scipy.sparse import csc_matrix
-
-        given = csc_matrix((X.values, X.rows, X.starts), shape=X.shape)
-    weights = {} if (weight == 1.0).all() else {"sample_weight": weight}
-    fitted = clone(estimator).fit(given, y, **weights)
-    coef = np.asarray(fitted.coef_, dtype=np.float64).reshape(-1, X.shape[1])
-    selected = np.flatnonzero((coef != 0.0).any(axis=0))
-    return selected, coef[0, selected], float(np.ravel(getattr(fitted, "intercept_", 0.0))[0])
-
-
 def by_class(y: np.ndarray, settings: SelectionSettings) -> list[tuple[np.ndarray, SelectionSettings]]:
     """Return target and settings of the choices of one subset; with several classes, each against all others."""
     if not settings.record.has_classes:
@@ -222,43 +178,6 @@ def joined_classes(choices: list[Choices], settings: SelectionSettings) -> Choic
         n_unsolved=every.n_unsolved.sum(keepdims=True),
         n_separable=every.n_separable.sum(keepdims=True),
     )
-
-
-def _of_one_subset(
-    m: Moments,
-    y_mean: Any,
-    ballots: Ballots,
-    n_unsolved: int = 0,
-    n_separable: int = 0,
-    visited: VisitedMoments | None = None,
-    paths: tuple[PathTable, ...] = (),
-) -> Choices:
-    constant = np.flatnonzero(m.scale == 0.0)
-    return Choices(
-        total=np.array([m.total]),
-        y_mean=np.array([y_mean]),
-        n_unsolved=np.array([n_unsolved]),
-        n_separable=np.array([n_separable]),
-        n_ballots=np.array([len(ballots.intercept)]),
-        n_constant=np.array([len(constant)]),
-        ballots=ballots,
-        constant=constant,
-        constant_value=m.mean[constant],
-        visited=visited,
-        paths=paths,
-    )
-
-
-def _is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
-    seen = y[weight > 0.0]
-    return bool(seen.min() == seen.max())
-
-
-def _location(path: LassoPath, y: np.ndarray, weight: np.ndarray) -> float:
-    """Return the target's mean; for the Huber loss, the intercept of the model without features."""
-    if find_loss(path.loss).threshold and len(path.lambdas):
-        return float(path.centred_intercepts[0])
-    return path.moments.y_mean if path.fit_is == "rss" else float((weight * y).sum() / weight.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +268,7 @@ def _is_right(X: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray
     """Return whether a fit to two or more classes classifies every row correctly."""
     predictor = (X - m.mean) @ np.nan_to_num(coef).T + at_mean
     right = np.argmax(predictor, axis=1) == y if predictor.ndim > 1 else predictor * y > 0.0
-    return bool(right[weight > 0.0].all()) and not _is_constant(y, weight)
+    return bool(right[weight > 0.0].all()) and not is_constant(y, weight)
 
 
 def standard_errors(hessian: np.ndarray, scale: np.ndarray, dispersion: float, n_classes: int) -> np.ndarray:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.errors import Caution
+from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.lasso.criteria import binomial_tail
 from daskfs.kernels.linear.linalg import extend_cholesky, forward_substitution
@@ -33,6 +34,18 @@ from daskfs.selectors.message.choices import Choices, NormalEquations
 from daskfs.selectors.message.subset import Gain
 
 FALSE_CONTENDERS = 0.1  # expected number of noise features among the contenders, at most
+
+
+class Units(NamedTuple):
+    """What subsets vote on: columns, or groups of columns that are selected together or not at all."""
+
+    unit_of: np.ndarray
+    """The unit of each column, shape (n_features,), int64."""
+    n_units: int
+    kind: str = "feature"
+    groups: FeatureGroups | None = None
+    of_path: ColumnGroups | None = None
+    """Groups that a path keeps together."""
 
 
 class Vote(NamedTuple):

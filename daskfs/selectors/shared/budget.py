@@ -69,7 +69,7 @@ class DataShape:
         n_entries = None if counts is None else int(counts.sum())
         sizes = int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape
         has_products = matrix.column_products(slice(0, 0), np.empty((0, n_samples))) is not None
-        crowding = matrix.crowding()
+        crowding = None if counts is None else matrix.crowding()
         return cls(*sizes, n_stored=n_stored, n_entries=n_entries, crowding=crowding, has_products=has_products)
 
     @property

@@ -24,7 +24,7 @@ from daskfs.kernels.losses import saturated_values, threshold_of
 from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Rows, as_vector
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.split import folds_of_groups
 from daskfs.selectors.shared.budget import Budget, DataShape
@@ -33,7 +33,6 @@ from daskfs.selectors.shared.refit_on_block import (
     LaidOut,
     Model,
     RowTerms,
-    as_vector,
     laid_out,
     moments_on_rows,
     terms_of_laid,
@@ -41,9 +40,8 @@ from daskfs.selectors.shared.refit_on_block import (
 )
 from daskfs.selectors.shared.refit_on_entries import entries_of, terms_of_entries
 from daskfs.selectors.shared.ridge import Effort
-from daskfs.selectors.shared.rows import ingest_order
+from daskfs.selectors.shared.rows import classes_of, ingest_order
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import classes_of
 
 # values of X per block; depends only on the number of columns, so that sums are the same everywhere
 BLOCK_VALUES = 2**20

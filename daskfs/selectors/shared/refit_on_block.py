@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from daskfs.kernels.glm.fit import newton_terms, terms_of_columns
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.moments import moments
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Rows, as_kernels_take_it, as_vector
 from daskfs.selectors.shared.record import Record
 
 
@@ -129,16 +129,3 @@ def read_rows(
         y = np.where(y == positive, 1.0, -1.0)
     found = matrix.read_weight(rows)
     return X, y, np.ones(len(y)) if found is None else as_vector(found)
-
-
-def as_vector(values: Any) -> np.ndarray:
-    """Return float64, contiguous and writable: numba compiles again for read-only arrays."""
-    return np.require(values, dtype=np.float64, requirements=["C", "W"])
-
-
-def as_kernels_take_it(X: np.ndarray) -> np.ndarray:
-    """Return float32 (which holds int8 exactly) or float64, C-ordered and writable; copy only if necessary."""
-    is_taken = X.dtype in (np.float32, np.float64)
-    if is_taken and X.flags.carray:
-        return X
-    return np.require(X, dtype=X.dtype if is_taken else np.float32, requirements=["C", "W"])
