@@ -17,7 +17,7 @@ import numpy as np
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DaskfsError
 from daskfs.matrix.base import Matrix
-from daskfs.pipeline.checks import check_pipeline
+from daskfs.pipeline.checks import check_losses, check_pipeline
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.folder import UNFINISHED, check_output
 from daskfs.selectors.shared.ahead import compute_ahead
@@ -105,7 +105,13 @@ def waiting_runs(pipelines: Sequence[Pipeline], resume: bool, force: bool) -> li
         is_unfinished = Path(f"{one.output_path}{UNFINISHED}").exists()
         if resume and one.output_path.exists() and not is_unfinished:
             continue
-        check_pipeline(one)
+        try:
+            source = check_pipeline(one)
+            if source is not None and len(pipelines) > 1:
+                check_losses(one, source.estimate_target())
+        except DaskfsError as fault:
+            fault.add_note(f"in the run of {one.output_path.name}")
+            raise
         if not (resume and is_unfinished):
             check_output(one.output_path, force=force)
         found.append((one, resume and is_unfinished))

@@ -32,7 +32,10 @@ def files(tmp_path_factory):
     ldl[rng.random(N) < 0.1], disease[rng.random(N) < 0.05] = np.nan, np.nan
     dosages[rng.random(dosages.shape) < 0.005] = -1
     write_plink(folder / "c.bed", dosages)
-    write_phenotypes(folder / "p.tsv", {"LDL": ldl, "HDL": hdl, "T2D": disease, "age": rng.uniform(40.0, 70.0, N)})
+    write_phenotypes(
+        folder / "p.tsv",
+        {"LDL": ldl, "HDL": hdl, "T2D": disease, "age": rng.uniform(40.0, 70.0, N), "flat": np.ones(N)},
+    )
     return folder
 
 
@@ -137,11 +140,18 @@ def test_nothing_is_run_if_a_target_is_wrong(files, tmp_path, targets, topic, pl
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_error_of_another_target_names_it_and_leaves_no_run(files, tmp_path):
-    with refused(DataError, "target", at="y") as caught:
+def test_an_error_in_what_is_computed_for_another_target_names_it_and_leaves_no_run(files, tmp_path):
+    with refused(DataError, "target", at="target", naming=["constant"]) as caught:
+        list(run_each(pipeline_of(files, ["LDL", "flat"], tmp_path / "runs", loss="squared")))
+    assert any("the run of flat" in note for note in caught.value.__notes__)
+    assert not any((tmp_path / "runs").iterdir())
+
+
+def test_a_loss_that_another_target_does_not_take_is_refused_before_any_run(files, tmp_path):
+    with refused(ConfigError, "pipeline-files", at="select.loss", naming=["logistic"]) as caught:
         list(run_each(pipeline_of(files, ["T2D", "LDL"], tmp_path / "runs", loss="logistic")))
     assert any("the run of LDL" in note for note in caught.value.__notes__)
-    assert not any((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_command_lists_targets_with_commas(files, tmp_path, monkeypatch):
