@@ -388,7 +388,9 @@ def test_a_run_of_an_old_store_makes_it_anew_by_force_and_leaves_a_model(tmp_pat
     messy()[["a", "share", "y"]].to_csv(tmp_path / "t.csv", index=False)
     source, select = {"kind": "csv", "path": "t.csv", "target": "y"}, {"method": "fgm", "n_features_to_select": 1}
     with monkeypatch.context() as before:
-        before.setattr(WholeWriter, "_source_fields", lambda self: {**self.source, "encoder": None})
+        header = WholeWriter._common_header
+        older = lambda self: header(self) | {"source": {**self.source, "encoder": None}}  # noqa: E731
+        before.setattr(WholeWriter, "_common_header", older)
         run_of(tmp_path, source, select)
     with refused(RunError, "new-rows", naming=["--force"]):
         daskfs.load(tmp_path / "run")
