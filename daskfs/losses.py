@@ -374,9 +374,9 @@ def check_loss_for(
         Names the losses to set.
     """
     if LOSSES[name].is_classifier and kind.is_continuous:
-        fitting = [one for one in losses_with(requires, among) if not LOSSES[one].is_classifier]
+        fitting = [one for one in losses_with(requires, among) if LOSSES[one].target == "number"]
         remedy = f"set loss to {' or '.join(map(repr, fitting))}" if fitting else "code the classes as whole numbers"
-        raise ConfigError(f"the {name} loss is of classes, the target has values that are not whole", "loss", remedy)
+        raise ConfigError(f"the {name} loss needs class labels, but the target is continuous", "loss", remedy)
     if not kind.is_declared or LOSSES[name].is_classifier:
         return
     others = [one for one in losses_with(requires, among) if LOSSES[one].is_classifier]
@@ -384,4 +384,4 @@ def check_loss_for(
     remedy = "code the classes as numbers, if that is what they are"
     if fitting:
         remedy = f"set loss to {' or '.join(map(repr, fitting))}, or leave it 'auto'"
-    raise ConfigError(f"the {name} loss is of numbers, the target has {kind.n_classes} classes", "loss", remedy)
+    raise ConfigError(f"the {name} loss needs numbers, but the target has {kind.n_classes} classes", "loss", remedy)

@@ -7,8 +7,8 @@ import numpy as np
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
-from daskfs.selectors.shared.rows import checked_target, classes_of
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.selectors.sized import SelectsSize
 
 

@@ -176,7 +176,8 @@ class JobWatch:
 
     def _job_ended(self, name: str, job_id: str, state: JobState) -> None:
         if name in self._had_workers:
-            self._tell(f"job {job_id} is over ({state.text}); submitting another")
+            how = "is ending" if state.is_ending else f"is over ({state.text})"
+            self._tell(f"job {job_id} {how}; submitting another")
             self._let_go(name)
         elif state.is_cancelled:
             self._failed(name, f"job {job_id} was cancelled before its worker started ({state.text})", may_pass=True)

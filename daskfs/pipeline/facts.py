@@ -283,7 +283,7 @@ def kind_of_stored(store: FeatureStore) -> TargetKind:
     if n_values is None:
         return kind_of_target(store)
     if n_values == 0 and (first := store.read_target(slice(0, _FIRST_ROWS))) is not None and first.ndim == 1:
-        return kind_of(first)._replace(n_classes=0, n_whole=0)
+        return TargetKind(is_continuous=kind_of(first).is_continuous)
     return kind_of_values(int(n_values), store.shape[0])
 
 

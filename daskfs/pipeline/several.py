@@ -110,7 +110,8 @@ def waiting_runs(pipelines: Sequence[Pipeline], resume: bool, force: bool) -> li
             if source is not None and len(pipelines) > 1:
                 check_losses(one, source.estimate_target())
         except DaskfsError as fault:
-            fault.add_note(f"in the run of {one.output_path.name}")
+            if len(pipelines) > 1:
+                fault.add_note(f"in the run of {one.output_path.name}")
             raise
         if not (resume and is_unfinished):
             check_output(one.output_path, force=force)

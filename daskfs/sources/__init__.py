@@ -12,6 +12,6 @@
   of features on top of any of them
 - `parquet.py`, `arrow_files.py` (Feather, ORC), `dataframe.py` (pandas, Dask), `arrow_table.py` (polars): typed tables,
   whose text columns `typed_batches.py` parses; `dask_array.py`, `arrays.py` (numpy, scipy), `npy.py`,
-  `zarr_array.py`, `sklearn_sets.py`, `synthetic.py`
+  `zarr_array.py`, `sklearn_sets.py`, `synthetic.py`; `other_formats.py`: how to convert formats that are not read
 - `sniffing.py`, `schema_inference.py`, `looking.py`: schema inference for unknown tables
 """

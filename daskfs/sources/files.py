@@ -1,6 +1,4 @@
-"""Files of a source: found by path, list or pattern; hashed; opened as byte streams, decompressed if needed; and how
-to convert those that no source reads.
-"""
+"""Files of a source: found by path, list or pattern; hashed; opened as byte streams, decompressed if needed."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ import io
 import lzma
 import os
 import re
-import shlex
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -453,43 +450,3 @@ _READERS: dict[str, Callable[[BinaryIO], Any]] = {
     ".zst": _Zstd,
 }
 COMPRESSED = tuple(_READERS)
-
-_PANDAS_READERS = {
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "read_excel"),
-    ".json": "read_json",
-    ".dta": "read_stata",
-    **dict.fromkeys((".sas7bdat", ".xpt"), "read_sas"),
-    **dict.fromkeys((".pkl", ".pickle"), "read_pickle"),
-}
-"""By file name ending: the function of pandas that reads the table."""
-_OTHERS = {".sav", ".zsav", ".rds", ".rdata", ".avro", ".mat", ".h5", ".hdf5", ".hdf", ".db", ".sqlite", ".sqlite3"}
-_OTHERS |= {".zip", ".tar", ".tgz", ".7z"}
-FORMATS = frozenset({*_PANDAS_READERS, *_OTHERS})
-"""File name endings that no source reads."""
-
-
-def _command(path: Location, reader: str, options: str = "") -> str:
-    out = f"{path.name.partition('.')[0]}.parquet"
-    return shlex.join(["python", "-c", f"import pandas; pandas.{reader}({path.name!r}{options}).to_parquet({out!r})"])
-
-
-def command_of_json_lines(path: Location) -> str:
-    """Return the command that converts a table in JSON lines (otherwise read as texts) to Parquet."""
-    return _command(path, "read_json", ", lines=True")
-
-
-def refuse_other_formats(path: Location) -> None:
-    """Refuse a file whose ending no source reads.
-
-    Raises
-    ------
-    SourceError
-        With the command that converts it, if pandas reads the format.
-    """
-    ending = ".tar" if ".tar" in path.suffixes[-2:] else path.suffix.lower()
-    if ending in FORMATS:
-        reader = _PANDAS_READERS.get(ending)
-        remedy = f"convert it: `{_command(path, reader)}`" if reader else "convert a table to Parquet, an array to .npy"
-        raise SourceError(
-            f"{ending} files cannot be read directly", str(path), remedy + "; or unpack it" * (not reader)
-        )

@@ -15,7 +15,8 @@ from pyarrow import parquet
 
 from daskfs.errors import SourceError
 from daskfs.files import Location, location
-from daskfs.sources.files import PathLike, command_of_json_lines, expand_paths, text_ratio
+from daskfs.sources.files import PathLike, expand_paths, text_ratio
+from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.registry import find_source, kind_of
 from daskfs.sources.schema_inference import InferredSchema, infer_schema
 from daskfs.sources.sniffing import HEAD_RECORDS, layout_of_texts, sniff

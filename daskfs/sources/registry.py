@@ -20,8 +20,9 @@ from daskfs.files import Location, location
 from daskfs.methods import load
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
-from daskfs.sources.files import COMPRESSED, is_path, refuse_other_formats
+from daskfs.sources.files import COMPRESSED, is_path
 from daskfs.sources.options import SourceOptions
+from daskfs.sources.other_formats import refuse_other_formats
 
 ConfigError = errors.ConfigError.about("formats")
 

@@ -170,7 +170,7 @@ def test_a_plan_of_a_continuous_target_refuses_a_loss_of_classes(X, z, tmp_path)
     daskfs.ingest(X, tmp_path / "s.zarr", y=z)
     said = CliRunner().invoke(app, ["plan", str(tmp_path / "p.yaml")])
     assert said.exit_code == 2
-    assert "the logistic loss is of classes" in said.output
+    assert "the logistic loss needs class labels" in said.output
 
 
 def test_methods_of_one_kind_say_so(X, z):

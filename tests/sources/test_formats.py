@@ -14,9 +14,9 @@ from pyarrow import feather, orc
 
 from daskfs.errors import SourceError
 from daskfs.pipeline.drafting import draft
-from daskfs.sources.files import FORMATS
 from daskfs.sources.ingest import ingest
 from daskfs.sources.looking import look_at
+from daskfs.sources.other_formats import FORMATS
 from daskfs.sources.registry import kind_of
 from tests.refusals import refused
 

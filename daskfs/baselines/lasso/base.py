@@ -18,8 +18,9 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.choices import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import Response, probabilities
-from daskfs.selectors.shared.rows import checked_target, classes_of, weighted_rows
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target, classes_of
 
 TOLERANCE = 1e-9
 """Measure of importance of coefficients that are not refitted, if the loss is not squared."""

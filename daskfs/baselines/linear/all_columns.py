@@ -11,7 +11,7 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_vector
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.shared.rows import classes_of
+from daskfs.selectors.shared.targets import classes_of
 
 
 def rows_of(matrix: Matrix) -> Any:

@@ -26,8 +26,8 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_vector
 from daskfs.parameters import Count, LossOf, Positive, n_to_select
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.rows import checked_target
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target
 
 KEPT = 1 / 3
 """Share of the columns kept from one fit to the next."""

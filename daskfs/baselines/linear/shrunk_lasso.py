@@ -26,8 +26,8 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_kernels_take_it, as_vector
 from daskfs.parameters import LossOf
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.rows import checked_target
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target
 
 STEPS = 6
 """Number of λ per power of ten."""

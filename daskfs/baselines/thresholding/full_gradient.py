@@ -38,8 +38,9 @@ from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.configuration import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.rows import checked_target, weighted_rows
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target
 
 GROWN = 100.0
 """Times the sum of squares of the target: larger residuals mean that the steps diverge, even before an overflow."""

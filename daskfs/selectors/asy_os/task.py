@@ -25,7 +25,7 @@ from daskfs.selectors.asy_os.worker import WorkerSettings, contribution_of
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.online_substitution.objective import Objective
-from daskfs.selectors.shared.rows import signs_of
+from daskfs.selectors.shared.targets import signs_of
 
 CALLS_SHARE = 0.1
 """Largest share of a worker's time for calls; the width of blocks is chosen accordingly."""

@@ -90,8 +90,8 @@ from daskfs.selectors.inputs import columns_of, seed_of
 from daskfs.selectors.resulting import Selection
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import BLOCK_VALUES, MeanLoss, refit_selected
-from daskfs.selectors.shared.rows import checked_target, classes_of, signs_of
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 from daskfs.selectors.sized import SelectsSize
 
 

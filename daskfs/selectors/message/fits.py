@@ -30,8 +30,8 @@ from daskfs.selectors.message.subset import Derivatives, Gain, MaximumLikelihood
 from daskfs.selectors.message.tasks import SubsetPasses
 from daskfs.selectors.message.votes import errors_of_least_squares, gain_of_least_squares, z_of_least_squares
 from daskfs.selectors.shared.record import Record
-from daskfs.selectors.shared.rows import null_intercepts
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import null_intercepts
 
 DataError = errors.DataError.about("shapes")
 

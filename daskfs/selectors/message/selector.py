@@ -110,8 +110,9 @@ from daskfs.selectors.message.votes import Units, Vote, count_votes, notes_on_ch
 from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import fit_each_class
-from daskfs.selectors.shared.rows import checked_target, classes_of, weighted_rows
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target, classes_of
 
 MOST_ON_A_PATH = 1000  # columns with votes
 CRITERION_OF_PREDICTION, PATIENCE_OF_PREDICTION = "bic", 30

@@ -20,8 +20,8 @@ from daskfs.selectors.mission.plan import cuts_within, n_surveyed, plan_mission
 from daskfs.selectors.mission.reading import Cuts, Scaling
 from daskfs.selectors.mission.survey import Survey, TargetEncoding, survey_rows
 from daskfs.selectors.mission.variants import model_of
-from daskfs.selectors.shared.rows import class_weights
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import class_weights
 
 ConfigError = errors.ConfigError
 DataError = errors.DataError.about("target")

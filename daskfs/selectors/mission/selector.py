@@ -95,8 +95,9 @@ from daskfs.selectors.mission.stream import Learner, Passage, Stream, Tell, lear
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.responses import Response
-from daskfs.selectors.shared.rows import checked_target, in_random_order, weighted_rows
+from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.shared.targets import checked_target
 from daskfs.selectors.sized import SelectsSize
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 

@@ -11,7 +11,7 @@ from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.online_substitution.objective import LossSettings
-from daskfs.selectors.shared.rows import checked_target, classes_of, signs_of
+from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 
 DataError = errors.DataError.about("target")
 

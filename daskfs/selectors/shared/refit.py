@@ -40,8 +40,9 @@ from daskfs.selectors.shared.refit_on_block import (
 )
 from daskfs.selectors.shared.refit_on_entries import entries_of, terms_of_entries
 from daskfs.selectors.shared.ridge import Effort
-from daskfs.selectors.shared.rows import classes_of, ingest_order
+from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import classes_of
 
 # values of X per block; depends only on the number of columns, so that sums are the same everywhere
 BLOCK_VALUES = 2**20

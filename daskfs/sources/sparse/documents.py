@@ -18,12 +18,12 @@ from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
 from daskfs.sources.files import (
     COMPRESSED,
     PathLike,
-    command_of_json_lines,
     expand_paths,
     is_path,
     open_bytes,
     unchanged,
 )
+from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.sparse.line_source import cut_lines, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES
 
