@@ -327,11 +327,15 @@ class BaseSelector(
             encoder = matrix.encoder
             self._fit_opened(matrix)
             self._store_encoder = encoder if self.encoder_ is None else None
-        if labels is not None:
-            self.classes_ = labels
+        self._label_classes(labels)
         if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         return self
+
+    def _label_classes(self, labels: np.ndarray | None) -> None:
+        """Replace the codes of the fitted classes by the user's labels. Classes without any weight are not fitted."""
+        if labels is not None:
+            self.classes_ = labels[self.classes_.astype(np.int64)]
 
     def fit_matrix(
         self,

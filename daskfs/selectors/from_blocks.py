@@ -153,8 +153,7 @@ class TakesColumnBlocks(BaseSelector):
                     found.read_ahead(prefetch, self.client)
                     with closing(found):
                         self._fit_opened(found)
-        if labels is not None:
-            self.classes_ = labels
+        self._label_classes(labels)
         return self
 
 
@@ -226,8 +225,7 @@ class TakesRowBlocks(BaseSelector):
                 found.read_ahead(prefetch, self.client)
                 with closing(found):
                     self._fit_opened(found)
-        if labels is not None:
-            self.classes_ = labels
+        self._label_classes(labels)
         return self
 
     def _target_of(

@@ -16,8 +16,8 @@ DataError = errors.DataError.about("shapes")
 
 
 def is_lazy(X: Any) -> bool:
-    """Return whether X is a Dask collection."""
-    return hasattr(X, "__dask_graph__")
+    """Return whether X is a Dask collection; an array of xarray is not, although it may hold one."""
+    return hasattr(X, "__dask_graph__") and type(X).__module__.partition(".")[0] != "xarray"
 
 
 def refuse_non_finite_target(y: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -45,7 +45,7 @@ class Input:
     Raises
     ------
     DataError
-        X is a path, values are not finite, or the target is given twice or not at all.
+        X is a path or is no matrix or table, values are not finite, or the target is given twice or not at all.
     """
 
     def __init__(
@@ -62,6 +62,9 @@ class Input:
             remedy = "use open_store(path) for a feature store, or ingest(path, store, target=...) for a file"
             raise DataError(f"expected data, found a path, {str(X)!r}", "X", remedy)
         self.X, self.y, self.weight = read_once(X), y, sample_weight
+        if isinstance(self.X, (Mapping, Iterator)):
+            remedy = "pass pandas.DataFrame(X); for blocks of rows, see fit_blocks and partial_fit"
+            raise DataError(f"expected a matrix or a data frame, found a {type(X).__name__}", "X", remedy)
         self.target, self.loss, self.schema, self.columns = y, loss, schema, columns
         if isinstance(self.X, Matrix):
             if y is not None or sample_weight is not None:
@@ -115,7 +118,7 @@ class Input:
         if isinstance(X, Matrix):
             yield X, None, []
             return
-        codes, labels = coded(self.target, loss, labels)
+        codes, labels = coded(self.target, loss, labels, weight)
         if is_lazy(X):
             with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
                 into = Path(folder) / "fit.zarr", seed_of(random_state)
@@ -153,7 +156,7 @@ def kind_of_labels(y: Any, loss: str, labels: np.ndarray | None) -> TargetKind:
     return kind_of(np.asarray(y).ravel()) if loss == AUTO else PLAIN_NUMBERS
 
 
-def coded(y: Any, loss: Loss, labels: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+def coded(y: Any, loss: Loss, labels: np.ndarray | None, weight: Any = None) -> tuple[Any, np.ndarray | None]:
     """Return a target with its labels, ascending, replaced by their codes, and the labels; numbers as they are.
 
     Parameters
@@ -163,6 +166,8 @@ def coded(y: Any, loss: Loss, labels: np.ndarray | None) -> tuple[Any, np.ndarra
     loss : Loss
     labels : ndarray of shape (n_classes,), optional
         If they are already known.
+    weight : array-like of shape (n_samples,), optional
+        A row of weight 0 may have any label.
 
     Raises
     ------
@@ -179,7 +184,8 @@ def coded(y: Any, loss: Loss, labels: np.ndarray | None) -> tuple[Any, np.ndarra
             only = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
             raise DataError(f"expected two classes, found one class ({only!r})", "y", "check the target")
     codes = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
-    unknown = np.flatnonzero(labels[codes] != y)
+    is_unknown = labels[codes] != y
+    unknown = np.flatnonzero(is_unknown if weight is None else is_unknown & (np.asarray(weight) > 0.0))
     if len(unknown):
         row = int(unknown[0])
         raise DataError(

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
+
+DataError = errors.DataError.about("shapes")
 
 INFER = "judge"
 """The value of `schema` that requests inference for numeric columns too, and replaces missing values."""
@@ -20,15 +22,22 @@ def is_table(X: Any) -> bool:
 
 
 def read_once(X: Any) -> Any:
-    """Return X, or a table with the content of an Arrow stream: such a stream can be read only once.
+    """Return X, or the content of an Arrow stream as a table, as it can be read only once; of xarray, the array itself.
 
     Raises
     ------
     DataError
-        X is a Dask series; others are refused when they are checked.
+        X is a Dask series, a column of Arrow or a dataset of xarray; others are refused when they are checked.
     """
+    library = type(X).__module__.partition(".")[0]
+    if library == "xarray":
+        if not hasattr(X, "data"):
+            raise DataError(f"expected one array, found xarray's {type(X).__name__}", "X", 'choose one: X["name"]')
+        return X.data
     if len(getattr(X, "shape", (0, 0))) == 1 and hasattr(X, "columns"):
         raise DataError("expected a data frame, found one column", "X", "X.to_frame()")
+    if library == "pyarrow" and hasattr(X, "type"):  # Array and ChunkedArray
+        raise DataError("expected a table, found one column", "X", 'pyarrow.table({"name": X})')
     if not is_table(X) or hasattr(X, "columns"):
         return X
     import pyarrow as pa

@@ -7,11 +7,13 @@ import re
 import warnings
 from pathlib import Path
 
+import dask.array
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import xarray
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -312,6 +314,37 @@ def test_one_column_is_not_a_table(make, values, tmp_path):
     with pytest.raises(DataError) as fault:
         ingest(column, tmp_path / "x.zarr", y=y)
     assert fault.value.where == "X"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pa.array([1.0, 2.0, 3.0]),
+        pa.chunked_array([[1.0, 2.0], [3.0]]),
+        xarray.Dataset({"a": ("row", np.arange(3.0))}),
+        {"a": [1.0, 2.0, 3.0]},
+        iter(np.eye(3)),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_what_is_neither_a_matrix_nor_a_table_is_refused(data):
+    with refused(DataError, "shapes", at="X"):
+        Message().fit(data, [0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "inside", [np.asarray, lambda x: dask.array.from_array(x, chunks=(20, 3))], ids=["numpy", "dask"]
+)
+def test_an_array_of_xarray_is_fitted_as_what_it_holds(inside, tmp_path):
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    y, data = X[:, 1] - X[:, 2], xarray.DataArray(inside(X), dims=("row", "column"))
+    expected, found = Message().fit(X, y), Message().fit(data, y)
+    assert np.flatnonzero(found.support_).tolist() == np.flatnonzero(expected.support_).tolist() == [1, 2]
+    assert_close(np.asarray(found.predict(data)), expected.predict(X))
+    np.testing.assert_array_equal(np.asarray(found.transform(data)), X[:, 1:])
+    np.testing.assert_array_equal(
+        ingest(data, tmp_path / "x.zarr", y=y, shuffle=False, dtype="float64").read(slice(None)), X
+    )
 
 
 def test_a_stream_of_record_batches_is_fitted_as_its_table():

@@ -19,8 +19,7 @@ def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: fl
     ----------
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: log n. ric: 2 (log p + log log p). ebic: log n + 2 gamma log p; gamma=1 is the extended BIC of
-        Wang, Peng and Dunson (2014), gamma=0 is bic. vote: bic, or as much more as the vote of few subsets needs
-        Wang, Peng and Dunson (2014), gamma=0 is bic. vote: bic plus what the vote of few subsets needs
+        Wang, Peng and Dunson (2014), gamma=0 is bic. vote: the larger of bic and what the vote of few subsets needs
         (`vote_penalty`), at most ebic.
     n_samples : float
         n, or the sum of the weights.

@@ -88,4 +88,4 @@ def _fit(m: Moments, features: np.ndarray, gram: np.ndarray) -> Fit:
 
 def least_squares_nbytes(n_samples: int, n_features: int) -> int:
     """Return the peak memory in bytes of `least_squares` in addition to its block."""
-    return 8 * (n_features * (6 * n_features + 16) + n_samples * (n_features + 4))
+    return 8 * (n_features * (6 * n_features + 16) + 4 * n_samples)

@@ -345,7 +345,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         matrix = ArrivedColumns(first.shape[0], engine.members.rows.dtype)
         plan = ReadPlan(batch, batch, 0, Budget())
         stream = SubstitutionStream(Run(matrix, self.method), engine, columns, plan, target.weight)
-        return Arrivals(stream, matrix, replace(target, classes=labels))
+        classes = None if target.classes is None or labels is None else labels[target.classes.astype(np.int64)]
+        return Arrivals(stream, matrix, replace(target, classes=classes))
 
     def _target(self, matrix: Matrix) -> Target:
         target = read_target(matrix, self.loss_, self.epsilon, self.fit_intercept, takes_several=True)

@@ -74,7 +74,7 @@ def read_target(
     given, location, classes = (weight if len(weight) else None), 0.0, None
     settings = loss_settings(loss, y, given, epsilon, fits_intercept)
     if settings.loss.is_two_class:
-        classes = classes_of(y, None, many=takes_several)
+        classes = classes_of(y if given is None else y[given > 0.0], None, many=takes_several)
         y = signs_of(y, classes)
         y = y[0] if len(y) == 1 else y
     elif settings.loss.is_quadratic and fits_intercept:

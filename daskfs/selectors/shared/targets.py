@@ -90,7 +90,7 @@ def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> n
         raise DataError(
             f"Only binary classification is supported. The type of the target is multiclass: {len(found)} classes",
             "y",
-            "use message, online_substitution, async_online_substitution, mission or fgm, which take several classes",
+            'use message with loss="multinomial", or online_substitution, async_online_substitution, mission or fgm',
         )  # the words that scikit-learn's estimator checks look for
     if len(found) < 2:
         raise DataError(f"expected two classes, found one class ({found[0]:g})", "y", "check the target")
