@@ -71,11 +71,14 @@ TOPICS: dict[str, Topic] = {
         """,
     ),
     "target": Topic(
-        "The target",
+        "The target and the weights of rows",
         """
         The target is missing, is constant, has only one class, is negative although the loss needs counts, or
         contains a new class. A target with a single value cannot be modelled: check the column, and whether a filter
         removed all classes but one. With `partial_fit`, pass all classes in the first call (`classes=`).
+
+        A row of weight 2 counts as two rows, and one of weight 0 not at all. If only the ratios of the weights
+        matter, scale them to a mean of 1: weights that sum to 1 stand for data of a single row.
         """,
     ),
     "values": Topic(

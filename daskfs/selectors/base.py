@@ -52,7 +52,7 @@ from daskfs.selectors.diagnostics.remarks import remarks_on
 from daskfs.selectors.diagnostics.signal_beyond import SignalBeyond, signal_beyond
 from daskfs.selectors.diagnostics.stand_ins import stand_ins
 from daskfs.selectors.fitted import Fitted
-from daskfs.selectors.inputs import is_lazy, seed_of
+from daskfs.selectors.inputs import checked_weights, is_lazy, seed_of
 from daskfs.selectors.opening import Input, coded, kind_of_labels
 from daskfs.selectors.predicting import lazily
 from daskfs.selectors.resulting import (
@@ -374,6 +374,7 @@ class BaseSelector(
         checkpoint: Checkpoint | None = None,
     ) -> None:
         """Select features of a matrix, with the loss already settled for its target."""
+        self._weight_note = checked_weights(matrix)
         with ExitStack() as stack:
             if progress is None and not self._setting("verbose"):
                 stack.enter_context(announced(say_compiling))
@@ -564,7 +565,7 @@ class BaseSelector(
             notes = [*(note for note in notes if note != suspicion), suspicion]
         if self.made_ is None and found.get("n_samples") in (None, matrix.shape[0]):
             notes += remarks_on(matrix, self.selected_)  # what is constant in some rows may vary in earlier ones
-        notes += filter(None, [self._loss_note])
+        notes += filter(None, [self._loss_note, self._weight_note])
         self._warn(notes)
         found = {"method": self.method, "score_kind": self.score_kind, "history_kind": self.history_kind, **found}
         return result_of(run, self._selection, self.resolved_parameters(), notes=notes, **found)

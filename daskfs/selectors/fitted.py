@@ -74,6 +74,8 @@ class Fitted(SelectorMixin):
     """Notes on the inferred schema of a table."""
     _loss_note = ""
     """A note on the choice of the loss."""
+    _weight_note = ""
+    """A note on weights that sum to far less than the number of rows."""
 
     @property
     def _fitted_columns(self) -> FittedColumns:

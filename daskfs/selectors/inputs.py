@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from daskfs import errors
-from daskfs.errors import did_you_mean
-from daskfs.matrix.base import not_finite
+from daskfs.errors import Caution, did_you_mean
+from daskfs.matrix.base import Matrix, not_finite
 from daskfs.matrix.names import Names
 
 DataError = errors.DataError.about("shapes")
+TargetError = errors.DataError.about("target")
+
+LEAST_MEAN_WEIGHT = 0.1
+"""Weights with a smaller mean were probably normalised to another sum than the number of rows."""
 
 
 def is_lazy(X: Any) -> bool:
@@ -21,11 +25,49 @@ def is_lazy(X: Any) -> bool:
 
 
 def refuse_non_finite_target(y: Any) -> None:
-    """Refuse NaN and infinity, with the row."""
+    """Refuse missing values and infinity, with the row, and times."""
     values = np.asarray(y)
+    if values.dtype.kind in "mM":
+        remedy = "make numbers of it, for example the days since the first one"
+        raise TargetError(f"expected numbers or the names of classes, found {values.dtype}", "y", remedy)
+    if values.dtype.kind == "O":
+        import pandas as pd
+
+        if (is_missing := pd.isna(values)).any():
+            row = int(np.argwhere(is_missing)[0][0])
+            raise TargetError("expected a value, found none", f"target, row {row}", "drop the row")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
         raise not_finite(f"target, row {row}", values.reshape(len(values), -1)[row].sum())
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse a NumPy array with masked values, since NumPy and scikit-learn would use what is under the mask."""
+    if isinstance(values, np.ma.MaskedArray) and (n_masked := np.ma.count_masked(values)):
+        raise DataError(
+            f"expected no masked values, found {n_masked:,}", name, f"{name}.filled(value), or drop the rows"
+        )
+
+
+def checked_weights(matrix: Matrix) -> str:
+    """Return a warning if weights sum to far less than the number of rows, or an empty text.
+
+    Raises
+    ------
+    DataError
+        They sum to less than two rows.
+    """
+    weight = matrix.read_weight(slice(None))
+    if weight is None or (n_rows := int(np.count_nonzero(weight))) < 2:
+        return ""
+    total = float(weight.sum())
+    if total >= n_rows * LEAST_MEAN_WEIGHT:
+        return ""
+    problem = f"the weights of {n_rows:,} rows sum to {total:.3g}"
+    remedy = f"a row of weight 2 counts as two rows; multiply by {n_rows / total:.3g} if only the ratios matter"
+    if total < 2.0:
+        raise TargetError(problem, "sample_weight", remedy)
+    return Caution(f"{problem}: {remedy}")
 
 
 def seed_of(random_state: Any) -> int | None:

@@ -61,10 +61,5 @@ def _is_no_number(dtype: Any, X: Any, j: int) -> bool:
         return True
     from pandas.api.types import infer_dtype
 
-    return "integer" not in (kind := infer_dtype(X.iloc[:, j], skipna=True)) and kind not in (
-        "floating",
-        "boolean",
-        "decimal",
-        "complex",
-        "empty",
-    )
+    kind = infer_dtype(X.iloc[:, j], skipna=True)
+    return kind not in ("integer", "floating", "mixed-integer-float", "boolean", "decimal", "complex", "empty")

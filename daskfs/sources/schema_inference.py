@@ -277,6 +277,13 @@ def _is_as_long(date_format: str, text: str) -> bool:
     return all(sign in text for sign in separators)
 
 
+def has_encoding(kind: pa.DataType) -> bool:
+    """Return whether values of a type can become features: not lists, records, durations, intervals and the like."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_other = pa.types.is_nested(kind) or pa.types.is_duration(kind) or isinstance(kind, pa.BaseExtensionType)
+    return not (is_other or pa.types.is_interval(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
 def infer_schema(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | None = None) -> InferredSchema:
     """Infer the role and type of each column, and report what is suspicious.
 
@@ -293,7 +300,10 @@ def infer_schema(columns: Mapping[str, pa.Array], layout: TableFormat, target: s
     SchemaError
         The target does not exist, or cannot be predicted.
     """
-    facts = {name: Facts(name, values, layout) for name, values in columns.items()}
+    facts = {
+        name: Facts(name, values if has_encoding(values.type) else pa.nulls(len(values)), layout)
+        for name, values in columns.items()
+    }
     for name, one in facts.items():
         if (signs := _signs_of_column(one)) is not None:
             facts[name] = Facts(name, columns[name], layout.model_copy(update=signs))
@@ -305,6 +315,9 @@ def infer_schema(columns: Mapping[str, pa.Array], layout: TableFormat, target: s
             column = _infer_target(one, inferred.missing_texts)
         else:
             column = _infer_feature(one, inferred.missing_texts)
+            if not has_encoding(found := columns[name].type):
+                column.why = f"ignored: {found} is neither a number, a text nor a date"
+                column.suspicions = [f"has values of type {found}: make numbers or texts of them to use it"]
             _compare(one, column, seen)
             if column.entry.get("role", "feature") == "feature":
                 column.suspicions += _leaks(one, facts[chosen])

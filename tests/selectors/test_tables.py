@@ -333,6 +333,37 @@ def test_what_is_neither_a_matrix_nor_a_table_is_refused(data):
 
 
 @pytest.mark.parametrize(
+    ("data", "y", "place"),
+    [
+        (np.ma.masked_greater(np.eye(3), 0.5), [0.0, 1.0, 2.0], "X"),
+        (np.eye(3), np.ma.masked_equal([0.0, 1.0, 2.0], 1.0), "y"),
+        (np.eye(3), pd.date_range("2021", periods=3), "y"),
+        (np.eye(3), np.array(["a", None, "b"], dtype=object), "target, row 1"),
+        (np.eye(3), pd.Series(["a", "b", pd.NA], dtype="string"), "target, row 2"),
+    ],
+    ids=["X", "y", "dates", "None", "NA"],
+)
+def test_masked_and_missing_values_and_dates_as_target_are_refused(data, y, place):
+    topic = "shapes" if np.ma.is_masked(data) or np.ma.is_masked(y) else "target"
+    with refused(DataError, topic, at=place):
+        FGM(1).fit(data, y)
+
+
+def test_a_column_of_values_that_have_no_encoding_is_left_out(problem):
+    frame, y = problem
+    odd = frame[["number"]].assign(
+        lists=[[1.0, 2.0]] * N, took=pd.to_timedelta(np.arange(N), unit="s"), month=pd.period_range("2021", periods=N)
+    )
+    with pytest.warns(SelectionWarning, match="left out") as caught:
+        fitted = Message().fit(odd, y)
+    assert fitted.get_feature_names_out().tolist() == ["number"]
+    assert all(name in str(caught[0].message) for name in ("lists", "took", "month", "duration"))
+    mixed = frame[["number"]].assign(mixed=[1, "a"] * (N // 2))
+    with refused(SourceError, "frames", at="column 'mixed'"):
+        Message().fit(mixed, y)
+
+
+@pytest.mark.parametrize(
     "inside", [np.asarray, lambda x: dask.array.from_array(x, chunks=(20, 3))], ids=["numpy", "dask"]
 )
 def test_an_array_of_xarray_is_fitted_as_what_it_holds(inside, tmp_path):
