@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +14,7 @@ import numpy as np
 from pydantic import create_model
 
 from daskfs import errors
-from daskfs.errors import SourceError, did_you_mean
+from daskfs.errors import DaskfsError, SourceError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.methods import load
 from daskfs.objects.path import ObjectPath
@@ -48,6 +47,9 @@ SOURCES = {
     "fragments": "daskfs.sources.sparse.fragments:FragmentsSource",
 }
 """The kinds of source: name in a pipeline file -> ``"module:Class"``, loaded on first use."""
+
+MOST_ATTRIBUTES_NBYTES = 1 << 26
+"""Longest description of a Zarr group that is read to learn its kind."""
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -345,10 +347,12 @@ def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
 
 
 def _kind_of_zarr(folder: Location) -> str:
-    """Return which kind of Zarr group this is, from its attributes."""
+    """Return which kind of Zarr group this is, from its attributes. A pipe in place of a file is not waited for."""
+    from daskfs.store.plain_files import read_document
+
     for name in ("zarr.json", ".zattrs"):
-        with suppress(OSError, ValueError, AttributeError):
-            document = json.loads((folder / name).read_bytes())
+        with suppress(DaskfsError, OSError, AttributeError):
+            document, _ = read_document(folder / name, name, MOST_ATTRIBUTES_NBYTES)
             attributes = document.get("attributes", {}) if name == "zarr.json" else document
             if attributes.get("encoding-type") == "anndata":
                 return "anndata"
