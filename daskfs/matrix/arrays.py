@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.matrix.base import LARGEST, Matrix, not_finite
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows
 from daskfs.matrix.names import Names
+
+DataError = errors.DataError.about("shapes")
+TargetError = errors.DataError.about("target")
 
 CHECK_NBYTES = 1 << 20
 """Bytes of values checked at once, so that they stay in the CPU's caches."""
@@ -187,22 +190,47 @@ def pieces_of_rows(X: Any, nbytes: int = 16 << 20) -> Iterator[slice]:
 
 def as_matrix(X: Any) -> Any:
     """Return an array or CSR matrix of float32, float64 or int8."""
+    refuse_masked(X, "X")
     if hasattr(X, "tocsr"):
         X = X.tocsr()
     else:
-        X = np.asanyarray(X)  # keeps an np.memmap
+        X = np.asarray(X) if isinstance(X, np.matrix) else np.asanyarray(X)  # keeps an np.memmap
     if X.ndim != 2:
         raise DataError(f"expected a matrix of rows and columns, found {X.ndim} dimension(s)", "X", "X.reshape(-1, 1)")
     if X.dtype.name in _KEPT_DTYPES:
         return X
     if X.dtype.kind not in "buif":
         try:
+            if X.dtype.kind == "c":
+                raise TypeError("complex numbers")
             return X.astype(np.float64)
         except (TypeError, ValueError) as fault:
             raise DataError(
                 f"expected numbers, found dtype {X.dtype} ({fault})", "X", "encode the text, or pass a DataFrame"
             ) from None
     return X.astype(np.float64)
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse a NumPy array with masked values, since NumPy and scikit-learn would use what is under the mask."""
+    if isinstance(values, np.ma.MaskedArray) and (n_masked := np.ma.count_masked(values)):
+        remedy = f"replace them with {name}.filled(value), or drop their rows"
+        raise DataError(f"expected no masked values, found {n_masked:,}", name, remedy)
+
+
+def refuse_odd_target(y: Any) -> None:
+    """Refuse a target with masked values or missing labels, and one of dates or complex numbers."""
+    refuse_masked(y, "y")
+    values = np.asarray(y)
+    if values.dtype.kind in "mMc":
+        remedy = "make real numbers of it, for example the days since the first one"
+        raise TargetError(f"expected numbers or the names of classes, found {values.dtype}", "y", remedy)
+    if values.dtype.kind == "O" and values.ndim:  # not None
+        import pandas as pd
+
+        if (is_missing := pd.isna(values)).any():
+            row = int(np.argwhere(is_missing)[0][0])
+            raise TargetError("expected a value, found none", f"target, row {row}", "drop the row")
 
 
 def as_column(values: Any, n_samples: int, name: str) -> np.ndarray:
@@ -223,6 +251,7 @@ def as_column(values: Any, n_samples: int, name: str) -> np.ndarray:
 
 def as_targets(values: Any, n_samples: int, name: str = "y") -> np.ndarray:
     """Return one or several float64 numbers per row."""
+    refuse_masked(values, name)
     try:
         values = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as fault:

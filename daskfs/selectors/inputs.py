@@ -9,6 +9,7 @@ import numpy as np
 
 from daskfs import errors
 from daskfs.errors import Caution, did_you_mean
+from daskfs.matrix.arrays import refuse_odd_target
 from daskfs.matrix.base import Matrix, not_finite
 from daskfs.matrix.names import Names
 
@@ -25,28 +26,12 @@ def is_lazy(X: Any) -> bool:
 
 
 def refuse_non_finite_target(y: Any) -> None:
-    """Refuse missing values and infinity, with the row, and times."""
+    """Refuse missing values and infinity, with the row, and what `refuse_odd_target` refuses."""
+    refuse_odd_target(y)
     values = np.asarray(y)
-    if values.dtype.kind in "mM":
-        remedy = "make numbers of it, for example the days since the first one"
-        raise TargetError(f"expected numbers or the names of classes, found {values.dtype}", "y", remedy)
-    if values.dtype.kind == "O":
-        import pandas as pd
-
-        if (is_missing := pd.isna(values)).any():
-            row = int(np.argwhere(is_missing)[0][0])
-            raise TargetError("expected a value, found none", f"target, row {row}", "drop the row")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
         raise not_finite(f"target, row {row}", values.reshape(len(values), -1)[row].sum())
-
-
-def refuse_masked(values: Any, name: str) -> None:
-    """Refuse a NumPy array with masked values, since NumPy and scikit-learn would use what is under the mask."""
-    if isinstance(values, np.ma.MaskedArray) and (n_masked := np.ma.count_masked(values)):
-        raise DataError(
-            f"expected no masked values, found {n_masked:,}", name, f"{name}.filled(value), or drop the rows"
-        )
 
 
 def checked_weights(matrix: Matrix) -> str:

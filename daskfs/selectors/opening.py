@@ -17,10 +17,10 @@ from sklearn.utils.validation import column_or_1d
 
 from daskfs import errors
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind
-from daskfs.matrix.arrays import ArrayMatrix, as_column
+from daskfs.matrix.arrays import ArrayMatrix, as_column, refuse_masked
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.target import are_texts, kind_of, kind_of_target
-from daskfs.selectors.inputs import check_width, is_lazy, refuse_masked, refuse_non_finite_target, seed_of
+from daskfs.selectors.inputs import check_width, is_lazy, refuse_non_finite_target, seed_of
 from daskfs.selectors.predicting import FittedColumns
 from daskfs.selectors.tables import begun, ingested_table
 from daskfs.sources.in_memory import has_more_than_numbers, is_table, read_once
@@ -62,8 +62,7 @@ class Input:
             remedy = "use open_store(path) for a feature store, or ingest(path, store, target=...) for a file"
             raise DataError(f"expected data, found a path, {str(X)!r}", "X", remedy)
         self.X, self.y, self.weight = read_once(X), y, sample_weight
-        for name, values in {"X": X, "y": y, "sample_weight": sample_weight}.items():
-            refuse_masked(values, name)
+        refuse_masked(X, "X")  # before scikit-learn forgets the mask
         if isinstance(self.X, (Mapping, Iterator)) and not hasattr(X, "shape"):
             remedy = "pass pandas.DataFrame(X); for blocks of rows, see fit_blocks and partial_fit"
             raise DataError(f"expected a matrix or a data frame, found a {type(X).__name__}", "X", remedy)

@@ -10,7 +10,7 @@ import numpy as np
 
 from daskfs import errors
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
-from daskfs.matrix.arrays import as_column, as_matrix, as_targets, dense_rows, pieces_of_rows
+from daskfs.matrix.arrays import as_column, as_matrix, as_targets, dense_rows, pieces_of_rows, refuse_odd_target
 from daskfs.matrix.target import are_texts, kind_of
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.store.row_checks import check_names
@@ -133,6 +133,8 @@ def coded_texts(y: Any, notes: list[str]) -> tuple[Any, list[str] | None]:
 
     A lazy target of texts is computed first.
     """
+    if y is not None and not hasattr(y, "__dask_graph__"):
+        refuse_odd_target(y)
     if y is None or not are_texts(y):
         return y, None
     texts, codes = np.unique(np.asarray(y).astype(str), return_inverse=True)

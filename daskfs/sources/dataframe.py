@@ -84,7 +84,12 @@ class FrameSource(_AnyFrame):
         sha256 = hashlib.sha256(f"{list(frame.columns)} {[str(dtype) for dtype in frame.dtypes]}".encode())
         for start in range(0, len(frame), _BATCH_ROWS):
             piece = frame.iloc[start : start + _BATCH_ROWS]
-            sha256.update(pd.util.hash_pandas_object(piece, index=False).to_numpy().tobytes())
+            try:
+                hashes = pd.util.hash_pandas_object(piece, index=False)
+            except TypeError:  # lists, for example, have no hash
+                objects = [name for name, dtype in piece.dtypes.items() if dtype.kind == "O"]
+                hashes = pd.util.hash_pandas_object(piece.astype(dict.fromkeys(objects, str)), index=False)
+            sha256.update(hashes.to_numpy().tobytes())
         return sha256.hexdigest()
 
     @property

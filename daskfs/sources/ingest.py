@@ -146,6 +146,10 @@ def ingest(
     if on_exists not in ON_EXISTS:
         hint = did_you_mean(str(on_exists), ON_EXISTS)
         raise ConfigError(f"expected one of {', '.join(ON_EXISTS)}, found {on_exists!r}{hint}", "on_exists")
+    if isinstance(target, (int, float)):
+        raise ConfigError(
+            f"expected the name of a column, found {target!r}", "target", "give its name, or values as y="
+        )
     limit = parse_bytes(memory_limit)
     check_client(client)
     options = {"missing": missing, **layout}

@@ -272,11 +272,11 @@ def as_source(
         from daskfs.sources.dask_array import DaskArraySource
 
         return DaskArraySource(source, y, names, targets, weight)
-    if source is None or isinstance(source, (dict, set, int, float)):
-        raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
     if hasattr(source, "tocsr"):
         matrices: Any = import_module("daskfs.sources.sparse.matrices")
         return matrices.MatrixSource(source, y, weight, names, targets if y is not None else None)
+    if source is None or isinstance(source, (dict, set, int, float)):
+        raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
     from daskfs.sources.arrays import ArraySource
 
     return ArraySource(source, y, weight, names, targets if y is not None else None)

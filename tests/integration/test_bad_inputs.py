@@ -71,7 +71,7 @@ BAD_HEADERS = {  # seen without reading the rows: the files, the source's option
     "no such weight": ({CSV: GOOD}, {"weight": "w"}, ["table.csv: the weight 'w' is not a column", "'a', 'b'"]),
     "no feature": ({CSV: "y\n1\n2\n"}, {}, ["table.csv: no column can be used as a feature", "check the roles"]),
     "schema missing": ({CSV: GOOD}, BY_SCHEMA, ["schema.yaml: no such file", "check the path"]),
-    "schema a list": ({CSV: GOOD, SCHEMA: "- a\n"}, BY_SCHEMA, ["schema.yaml: ", "found a list", "key: value"]),
+    "schema a list": ({CSV: GOOD, SCHEMA: "- a\n"}, BY_SCHEMA, ["schema.yaml: ", "found a list", "name: value"]),
     "schema with a tag": ({CSV: GOOD, SCHEMA: "columns: !!python/name:os.system\n"}, BY_SCHEMA, ["schema.yaml:1:10: "]),
     "misspelt role": (
         {CSV: GOOD, SCHEMA: schema(a={"role": "featur"})},

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv as arrow_csv
 
-from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError
+from daskfs.errors import ConfigError, DataError, SchemaError, SelectionWarning, SourceError, StoreExistsError
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.ingest import ingest
 from daskfs.sources.looking import look_at
@@ -39,6 +39,32 @@ def test_an_unchanged_source_is_not_read_again(write, tmp_path):
     os.utime(path)
     assert ingest(path, tmp_path / "s.zarr", target="y").digest == first.digest
     assert (tmp_path / "s.zarr" / "manifest.json").stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "topic", "place"),
+    [
+        (np.ma.masked_greater(np.eye(4), 0.5), np.arange(4.0), "shapes", "X"),
+        (np.eye(4) + 1j, np.arange(4.0), "shapes", "X"),
+        (np.eye(4), np.ma.masked_equal(np.arange(4.0), 2.0), "shapes", "y"),
+        (np.eye(4), np.array(["a", "b", None, "a"], dtype=object), "target", "target, row 2"),
+        (np.eye(4), np.arange("2021-01", "2021-05", dtype="datetime64[M]"), "target", "y"),
+    ],
+    ids=["masked X", "complex X", "masked y", "a label is missing", "dates"],
+)
+def test_arrays_that_would_lose_something_are_refused(X, y, topic, place, tmp_path):
+    with refused(DataError, topic, at=place):
+        ingest(X, tmp_path / "x.zarr", y=y)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_number_is_no_name_of_a_target_and_lists_are_left_out(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(30.0) ** 2, "lists": [[1]] * 30, "y": np.arange(30.0)})
+    with refused(ConfigError, "formats", at="target"):
+        ingest(frame, tmp_path / "x.zarr", target=0)
+    with pytest.warns(SelectionWarning, match="'lists'"):
+        store = ingest(frame, tmp_path / "x.zarr", target="y")
+    assert store.feature_names.tolist() == ["a"]
 
 
 @pytest.mark.parametrize(
