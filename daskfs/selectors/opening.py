@@ -96,7 +96,7 @@ class Input:
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 ensure_all_finite=False,  # ArrayMatrix reports the column and the row
-                ensure_min_samples=2,
+                ensure_min_samples=2 if columns is None else 1,
                 y_numeric=not are_texts(y) and not (loss in LOSSES and LOSSES[loss].is_classifier),
             )
         if sample_weight is not None:
@@ -190,7 +190,9 @@ def coded(y: Any, loss: Loss, labels: np.ndarray | None, weight: Any = None) -> 
     if len(unknown):
         row = int(unknown[0])
         raise DataError(
-            f"expected one of {labels.tolist()}, found {y[row]!r}", f"y, row {row}", "pass classes= with the first rows"
+            f"expected one of {labels.tolist()}, found {y[row : row + 1].tolist()[0]!r}",
+            f"y, row {row}",
+            "pass classes= with the first rows",
         )
     return codes, labels
 

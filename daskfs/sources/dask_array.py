@@ -11,6 +11,7 @@ import numpy as np
 
 from daskfs import errors
 from daskfs.cluster.promises import token_of
+from daskfs.matrix.arrays import refuse_masked
 from daskfs.matrix.names import Names
 from daskfs.sources.arrays import coded_texts
 from daskfs.sources.base import Source, SourceBlock
@@ -101,6 +102,7 @@ class DaskArraySource(Source):
         start = 0
         for k, delayed in enumerate(self._X.to_delayed()[:, 0]):
             X = delayed.compute()
+            refuse_masked(X, "X")
             stop = start + X.shape[0]
             y, weight = (values.of(k, start, stop) for values in of_rows)
             for row in range(0, X.shape[0], block_rows):

@@ -116,6 +116,17 @@ def assert_same_but_for_history(found, expected):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
 
 
+def test_rows_may_come_one_by_one():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((300, 6))
+    y = 2.0 * X[:, 0] - X[:, 3] + 0.3 * rng.standard_normal(300)
+    selector = Mission(2, random_state=0).partial_fit(X[:10], y[:10])
+    for i in range(10, 300):
+        selector.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert np.flatnonzero(selector.support_).tolist() == [0, 3]
+    np.testing.assert_allclose(selector.coef_[[0, 3]], [2.0, -1.0], atol=0.4)
+
+
 def test_names_of_ids_come_back_without_a_second_pass():
     selector = make().fit_source(Words(12_000))
     assert set(selector.result_.table["name"]) == set(TRUE)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dask.array
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -45,12 +46,13 @@ def test_an_unchanged_source_is_not_read_again(write, tmp_path):
     ("X", "y", "topic", "place"),
     [
         (np.ma.masked_greater(np.eye(4), 0.5), np.arange(4.0), "shapes", "X"),
+        (dask.array.ma.masked_greater(dask.array.eye(4, chunks=4), 0.5), np.arange(4.0), "shapes", "X"),
         (np.eye(4) + 1j, np.arange(4.0), "shapes", "X"),
         (np.eye(4), np.ma.masked_equal(np.arange(4.0), 2.0), "shapes", "y"),
         (np.eye(4), np.array(["a", "b", None, "a"], dtype=object), "target", "target, row 2"),
         (np.eye(4), np.arange("2021-01", "2021-05", dtype="datetime64[M]"), "target", "y"),
     ],
-    ids=["masked X", "complex X", "masked y", "a label is missing", "dates"],
+    ids=["masked X", "masked chunk", "complex X", "masked y", "a label is missing", "dates"],
 )
 def test_arrays_that_would_lose_something_are_refused(X, y, topic, place, tmp_path):
     with refused(DataError, topic, at=place):
