@@ -10,7 +10,7 @@ import scipy.sparse
 from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, RidgeCV
 
-from daskfs import ingest
+from daskfs import Mission, ingest
 from daskfs.errors import DataError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared import refit
@@ -126,6 +126,14 @@ def test_the_squared_hinge_loss_takes_the_weak_ridge_where_many_fits_have_no_los
     monkeypatch.setattr(refit, "NEGLIGIBLE", -1.0)
     anyone = fit_of(matrix, np.arange(100), "squared_hinge", positive=1.0)
     assert accuracy(fit) > accuracy(anyone) + 0.1
+
+
+def test_the_squared_hinge_loss_is_flat_where_all_rows_are_beyond_the_margin():
+    """A column without a ridge separates the classes: then no row has a curvature, that of the intercept included."""
+    X = np.array([[1.4, 1.1, 1.6, 0.0], [0.0, 0.0, 0.9, 1.1], [1.1, 0.0, 0.0, 0.0]])
+    fitted = Mission(loss="squared_hinge", always_include=[0], random_state=0).fit(X, [1, 0, 1])
+    assert np.isfinite(fitted.coef_).all()
+    assert fitted.predict(X).tolist() == [1, 0, 1]
 
 
 def test_no_columns_leave_the_model_without_features():

@@ -152,7 +152,9 @@ class Effort(NamedTuple):
         In the coordinates of the Hessian's eigenvectors, with the intercept profiled out, the minimum with a ridge λ is
         linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
         """
-        coef, slope = solution[1:], hessian[1:, 0] / hessian[0, 0]
+        coef, slope = solution[1:], np.zeros(len(solution) - 1)
+        if hessian[0, 0] > 0.0:  # the squared hinge loss is flat where all rows are beyond the margin
+            slope = hessian[1:, 0] / hessian[0, 0]
         curvatures, axes = np.linalg.eigh(hessian[1:, 1:] - np.outer(slope, hessian[0, 1:]))
         curvatures = np.maximum(curvatures, 0.0)
         here = axes.T @ coef
