@@ -140,7 +140,7 @@ class LassoSizes:
     sizes_: np.ndarray
     is_silent = True
 
-    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+    def _planned(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         m, n_looks = min(shape.n_features, MOST_COLUMNS), LOOKS if shape.n_features > MOST_COLUMNS else 0
         n_responses = shape.n_classes if shape.n_classes > 2 else 1
         square = 8 * (m + n_responses + 6) ** 2

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs import FGM, Message, Mission, OnlineSubstitution, SplitInference
+from daskfs import FGM, Auto, Message, Mission, OnlineSubstitution, SplitInference
 from daskfs.errors import ConfigError, PlanError, SelectionWarning
 from daskfs.model_selection import Knockoffs, SelectionCV, StabilitySelection
 from tests.contract import checks
@@ -147,3 +147,28 @@ def test_weights_of_classes_are_of_the_labels_as_they_are_given():
     assert Same(inside).fit(X, y).result_.parameters["selector"]["class_weight"] == {"yes": 3.0}
     with refused(ConfigError, "parameters", at="selector.class_weight", naming=["'maybe'", "'no'", "'yes'"]):
         Same(Mission(3, class_weight={"maybe": 2.0})).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        StabilitySelection(FGM("cv"), n_pairs=3),
+        StabilitySelection(SelectionCV(OnlineSubstitution(), cv=2), n_pairs=3),
+        StabilitySelection(Auto(1), n_pairs=2),
+        SelectionCV(StabilitySelection(FGM(1), n_pairs=3), cv=2),
+        SplitInference(StabilitySelection(OnlineSubstitution({"cv": 2}), n_pairs=3)),
+        Knockoffs(Mission("cv", random_state=0), fdr=0.5),
+    ],
+    ids=lambda selector: f"{type(selector).__name__} of {type(selector.selector).__name__}",
+)
+@pytest.mark.parametrize("has_classes", [False, True])
+def test_fits_that_are_repeated_may_choose_their_size_or_repeat_fits_themselves(selector, has_classes):
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((150, 6))
+    y = X[:, 0] - X[:, 4] + 0.3 * rng.standard_normal(150)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)  # three pairs of halves say little
+        fitted = selector.fit(X, np.digitize(y, [-0.5, 0.5]) if has_classes else y)
+    if not isinstance(selector, Knockoffs):
+        assert fitted.support_[[0, 4]].any()
+    assert selector.plan(150, 6, "float64", "1GiB").task.nbytes > 0

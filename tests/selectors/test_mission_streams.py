@@ -127,6 +127,14 @@ def test_rows_may_come_one_by_one():
     np.testing.assert_allclose(selector.coef_[[0, 3]], [2.0, -1.0], atol=0.4)
 
 
+def test_the_first_rows_may_have_no_feature():
+    X, y = np.zeros((80, 4)), np.arange(80) % 2
+    X[40:, 1] = 2.0 * y[40:] - 1.0
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        selector = Mission(1, random_state=0).partial_fit(scipy.sparse.csr_array(X[:40]), y[:40])
+    assert selector.partial_fit(scipy.sparse.csr_array(X[40:]), y[40:]).selected_.tolist() == [1]
+
+
 def test_names_of_ids_come_back_without_a_second_pass():
     selector = make().fit_source(Words(12_000))
     assert set(selector.result_.table["name"]) == set(TRUE)

@@ -205,7 +205,7 @@ def begin(
     if not is_once and not config.model.is_in_sketch:
         period = PERIOD * run.shape.n_samples
     elif config.learning_rate is None and not config.model.is_in_sketch:
-        period = ONE_PASS_PERIOD * survey.rows_per_occurrence
+        period = ONE_PASS_PERIOD * survey.rows_per_occurrence or math.inf  # no feature occurs
     rate, step_limit = config.rate_of(survey.squared_norm, is_constant=is_once or config.model.is_in_sketch)
     config = replace(
         config,

@@ -51,6 +51,10 @@ class Recipe:
     loss: str
     n_others: int = 1
     """Number of such fits, or groups of fits on samples, that share passes; see `BaseSelector.fits_in_step`."""
+    nested: Recipe | None = None
+    """That of the selector whose fits this one repeats, if it is of such a kind."""
+    n_classes: int | None = None
+    """Number of classes, where the selector keeps it for the fits that it repeats."""
 
     @classmethod
     def of(cls, selector: Any, **changed: Any) -> Self:
@@ -61,12 +65,18 @@ class Recipe:
             {**parameters, "client": None, "verbose": False, **changed},
             selector.loss_,
             selector.fits_in_step,
+            Recipe.of(selector.selector_) if hasattr(selector, "selector_") else None,
+            getattr(selector, "_n_classes", None),
         )
 
     def make(self) -> Any:
         """Return an unfitted selector that makes no result and no warnings."""
         selector = self.kind(**self.parameters)
         selector.loss_, selector.is_silent = self.loss, True
+        if self.nested is not None:
+            selector.selector_ = self.nested.make()
+        if self.n_classes is not None:
+            selector._n_classes = self.n_classes
         return selector
 
     def ahead(self, runs: Sequence[Run]) -> list[Ahead]:
@@ -165,7 +175,7 @@ def is_a_task(recipe: Recipe, shape: DataShape, limits: Limits, is_resident: boo
     most = FIT_NBYTES if limits.task_nbytes is None else limits.task_nbytes
     if limits.task_nbytes is None and is_resident:
         return True
-    plan = recipe.make()._plan(shape, limits)
+    plan = recipe.make()._planned(shape, limits)
     return bool((plan.task + plan.client).nbytes <= most)
 
 
@@ -179,7 +189,7 @@ def plan_samples(recipe: Recipe, shape: DataShape, limits: Limits, n_fits: int, 
     """
     made = recipe.make()
     made.fits_in_step = fits_in_step(shape, n_fits) * recipe.n_others
-    one = made._plan(shape, limits)
+    one = made._planned(shape, limits)
     whole = one.task + one.client
     is_task = limits.task_nbytes is None or whole.nbytes <= limits.task_nbytes
     return SelectorPlan(
