@@ -1,4 +1,4 @@
-"""Run everything, piece by piece, and end with one page: each folder of tests whole, storms, fuzzing, other Pythons.
+"""Run everything, piece by piece, and end with one page: each folder of tests whole, fuzzing, storms, other Pythons.
 
     python3 .ci/nightly.py [PIECE ...]       all, or those whose names begin so; none that ended at this commit
     python3 .ci/nightly.py --again          those that failed, too
@@ -27,7 +27,8 @@ def pieces() -> dict[str, list[str]]:
         found[f"tests/{name}"] = [*(LIMITED if name == "faults" else []), *PYTEST, f"tests/{name}"]
     found["tests"] = [*PYTEST, *(f"tests/{path.name}" for path in sorted((ROOT / "tests").glob("test_*.py")))]
     found["fuzzing"] = [*LIMITED, *PYTEST, "tests/sources", "tests/faults", "--hypothesis-profile=explore"]
-    found["storms"] = [*LIMITED, PYTHON, "benchmarks/faults.py", "--only", "storms", "kills", "losses"]
+    for campaign in ("storms", "kills", "losses"):
+        found[campaign] = [*LIMITED, PYTHON, "benchmarks/faults.py", "--only", campaign]
     for version in ("3.12", "3.13", "3.14"):
         found[f"python {version}"] = ["bash", "-euo", "pipefail", "-c", OTHER_PYTHON, "other", version]
     return found

@@ -199,10 +199,11 @@ def as_matrix(X: Any) -> Any:
         raise DataError(f"expected a matrix of rows and columns, found {X.ndim} dimension(s)", "X", "X.reshape(-1, 1)")
     if X.dtype.name in _KEPT_DTYPES:
         return X
+    if X.dtype.kind == "c":
+        remedy = "pass the real and the imaginary parts as columns, or X.real"
+        raise DataError(f"expected real numbers, found {X.dtype}", "X", remedy)
     if X.dtype.kind not in "buif":
         try:
-            if X.dtype.kind == "c":
-                raise TypeError("complex numbers")
             return X.astype(np.float64)
         except (TypeError, ValueError) as fault:
             raise DataError(
