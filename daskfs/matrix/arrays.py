@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import errors
+from daskfs.errors import DataError
 from daskfs.matrix.base import LARGEST, Matrix, not_finite
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows
 from daskfs.matrix.names import Names
 
-DataError = errors.DataError.about("shapes")
-TargetError = errors.DataError.about("target")
+TargetError = DataError.about("target")
 
 CHECK_NBYTES = 1 << 20
 """Bytes of values checked at once, so that they stay in the CPU's caches."""
@@ -201,7 +200,7 @@ def as_matrix(X: Any) -> Any:
         return X
     if X.dtype.kind == "c":
         remedy = "pass the real and the imaginary parts as columns, or X.real"
-        raise DataError(f"expected real numbers, found {X.dtype}", "X", remedy)
+        raise DataError(f"Complex data not supported: found {X.dtype}", "X", remedy)  # as scikit-learn says it
     if X.dtype.kind not in "buif":
         try:
             return X.astype(np.float64)
@@ -223,8 +222,10 @@ def refuse_odd_target(y: Any) -> None:
     """Refuse a target with masked values or missing labels, and one of dates or complex numbers."""
     refuse_masked(y, "y")
     values = np.asarray(y)
-    if values.dtype.kind in "mMc":
-        remedy = "make real numbers of it, for example the days since the first one"
+    if values.dtype.kind == "c":
+        raise TargetError(f"Complex data not supported: found {values.dtype}", "y", "pass the real part, y.real")
+    if values.dtype.kind in "mM":
+        remedy = "make numbers of it, for example the days since the first one"
         raise TargetError(f"expected numbers or the names of classes, found {values.dtype}", "y", remedy)
     if values.dtype.kind == "O" and values.ndim:  # not None
         import pandas as pd

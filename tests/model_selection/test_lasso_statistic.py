@@ -123,5 +123,5 @@ def test_columns_that_have_room_are_read_as_often_as_planned(monkeypatch):
 
     monkeypatch.setattr(KnockoffMatrix, "read", counted)
     sizes_of(matrix)
-    plan = LassoSizes()._plan(DataShape.of(matrix), Limits())
+    plan = LassoSizes()._planned(DataShape.of(matrix), Limits())
     assert sum(n_read) == plan.n_passes * np.prod(matrix.shape)

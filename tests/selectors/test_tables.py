@@ -344,7 +344,7 @@ def test_what_is_neither_a_matrix_nor_a_table_is_refused(data):
     ids=["X", "y", "dates", "None", "NA"],
 )
 def test_masked_and_missing_values_and_dates_as_target_are_refused(data, y, place):
-    topic = "shapes" if np.ma.is_masked(data) or np.ma.is_masked(y) else "target"
+    topic = "values" if np.ma.is_masked(data) or np.ma.is_masked(y) else "target"
     with refused(DataError, topic, at=place):
         FGM(1).fit(data, y)
 

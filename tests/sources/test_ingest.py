@@ -45,10 +45,10 @@ def test_an_unchanged_source_is_not_read_again(write, tmp_path):
 @pytest.mark.parametrize(
     ("X", "y", "topic", "place"),
     [
-        (np.ma.masked_greater(np.eye(4), 0.5), np.arange(4.0), "shapes", "X"),
-        (dask.array.ma.masked_greater(dask.array.eye(4, chunks=4), 0.5), np.arange(4.0), "shapes", "X"),
-        (np.eye(4) + 1j, np.arange(4.0), "shapes", "X"),
-        (np.eye(4), np.ma.masked_equal(np.arange(4.0), 2.0), "shapes", "y"),
+        (np.ma.masked_greater(np.eye(4), 0.5), np.arange(4.0), "values", "X"),
+        (dask.array.ma.masked_greater(dask.array.eye(4, chunks=4), 0.5), np.arange(4.0), "values", "X"),
+        (np.eye(4) + 1j, np.arange(4.0), "values", "X"),
+        (np.eye(4), np.ma.masked_equal(np.arange(4.0), 2.0), "values", "y"),
         (np.eye(4), np.array(["a", "b", None, "a"], dtype=object), "target", "target, row 2"),
         (np.eye(4), np.arange("2021-01", "2021-05", dtype="datetime64[M]"), "target", "y"),
     ],
