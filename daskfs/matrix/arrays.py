@@ -225,7 +225,7 @@ def refuse_odd_target(y: Any) -> None:
     if values.dtype.kind == "c":
         raise TargetError(f"Complex data not supported: found {values.dtype}", "y", "pass the real part, y.real")
     if values.dtype.kind in "mM":
-        remedy = "make numbers of it, for example the days since the first one"
+        remedy = "convert it to numbers, for example days since the first date"
         raise TargetError(f"expected numbers or the names of classes, found {values.dtype}", "y", remedy)
     if values.dtype.kind == "O" and values.ndim:  # not None
         import pandas as pd

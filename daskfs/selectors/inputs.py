@@ -40,11 +40,14 @@ def checked_weights(matrix: Matrix) -> str:
     Raises
     ------
     DataError
-        They sum to less than two rows.
+        There are fewer than two, or they sum to less than two rows.
     """
     weight = matrix.read_weight(slice(None))
-    if weight is None or (n_rows := int(np.count_nonzero(weight))) < 2:
+    if weight is None:
         return ""
+    n_rows = int(np.count_nonzero(weight))
+    if n_rows < 2:
+        raise TargetError("expected at least two rows of positive weight", "weight", "check the weights")
     total = float(weight.sum())
     if total >= n_rows * LEAST_MEAN_WEIGHT:
         return ""

@@ -316,8 +316,8 @@ def infer_schema(columns: Mapping[str, pa.Array], layout: TableFormat, target: s
         else:
             column = _infer_feature(one, inferred.missing_texts)
             if not has_encoding(found := columns[name].type):
-                column.why = f"ignored: {found} is neither a number, a text nor a date"
-                column.suspicions = [f"has values of type {found}: make numbers or texts of them to use it"]
+                column.why = f"ignored: {found} is not a number, text or date"
+                column.suspicions = [f"has values of type {found}: convert them to numbers or text to use it"]
             _compare(one, column, seen)
             if column.entry.get("role", "feature") == "feature":
                 column.suspicions += _leaks(one, facts[chosen])

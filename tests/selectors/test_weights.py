@@ -41,3 +41,10 @@ def test_a_small_mean_is_a_warning_and_a_note(tmp_path):
     store = ingest(X, tmp_path / "x.zarr", y=y, weight=weight / 100.0, dtype="float64")
     with pytest.warns(SelectionWarning, match="sum to"):
         assert_close(FGM(2).fit(store).coef_, fitted.coef_)
+
+
+@pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: type(selector).__name__)
+def test_a_single_row_of_positive_weight_is_refused(selector):
+    X, y, _ = problem()
+    with refused(DataError, "target", at="weight"):
+        selector.fit(X, y, np.arange(500) == 7)
