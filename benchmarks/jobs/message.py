@@ -37,24 +37,33 @@ def path_task(folder: Path, seed: int, n_samples: int, n_features: int, loss: st
     return task
 
 
-def followed(task: PathTask, X: np.ndarray) -> Any:
+def followed(task: PathTask, X: np.ndarray, in_groups: bool = False) -> Any:
     """Follow the path as MESSAGE does in a subset: to the stop of its criterion, refits and Gram blocks included."""
     from daskfs.interrupts import guard
     from daskfs.kernels.glm.path import glm_path
+    from daskfs.kernels.group_lasso.groups import ColumnGroups
+    from daskfs.kernels.group_lasso.path import group_path
     from daskfs.kernels.lasso.criteria import feature_penalty
     from daskfs.kernels.lasso.path import lasso_path
 
-    options: dict[str, Any] = {"penalty": feature_penalty("ebic", *X.shape), "patience": 10}
-    weight = np.ones(len(X))
+    weight, price, loss = np.ones(len(X)), feature_penalty("ebic", *X.shape), "logistic" if task.is_class else "squared"
     with guard():
+        if in_groups:
+            singles = ColumnGroups(np.arange(X.shape[1]), np.arange(X.shape[1] + 1))
+            return group_path(X, task.y, weight, singles, loss=loss, per_column=price, patience=10)
         if task.is_class:
-            return glm_path(X, task.y, weight, loss="logistic", **options)
-        return lasso_path(X, task.y, weight, solver="descent", **options)
+            return glm_path(X, task.y, weight, loss=loss, penalty=price, patience=10)
+        return lasso_path(X, task.y, weight, solver="descent", penalty=price, patience=10)
 
 
 def ours(task: PathTask) -> Any:
     """Return the selected columns of the path over float64."""
     return np.asarray(followed(task, task.X).selected())
+
+
+def ours_in_groups(task: PathTask) -> Any:
+    """Return those of the path over groups of one column each, which decision 80 is about."""
+    return np.asarray(followed(task, task.X, in_groups=True).selected())
 
 
 def ours_single(task: PathTask) -> Any:
@@ -343,7 +352,11 @@ JOBS = [
         "message_paths",
         "MESSAGE: the path in a subset",
         path_task,
-        {"daskfs": Contender(ours), "daskfs float32": Contender(ours_single, prepare=single)},
+        {
+            "daskfs": Contender(ours),
+            "daskfs float32": Contender(ours_single, prepare=single),
+            "daskfs, groups of one": Contender(ours_in_groups),
+        },
         {
             "sklearn": Contender(by_sklearn, (), standardised),
             "sklearn, Gram": Contender(lambda task: by_sklearn(task, gram=True), (), standardised),

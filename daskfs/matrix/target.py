@@ -43,6 +43,16 @@ def are_texts(y: Any) -> bool:
     return dtype.kind in "US" or (dtype.kind == "O" and any(isinstance(value, str) for value in np.ravel(y)))
 
 
+def plain(y: Any) -> Any:
+    """Return the booleans or numbers of a nullable column or of objects as an array of their type; others unchanged."""
+    if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype.kind != "O":
+        return y
+    values = np.asarray(y)
+    if values.dtype.kind == "O":
+        values = np.array(values.tolist())
+    return values if values.dtype.kind in "biuf" and values.shape == np.shape(y) else y
+
+
 class WholeValues:
     """The distinct whole numbers of a target, collected as rows arrive. Other or too many values stop it."""
 

@@ -19,7 +19,7 @@ from daskfs import errors
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind
 from daskfs.matrix.arrays import ArrayMatrix, as_column, refuse_masked
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.target import are_texts, kind_of, kind_of_target
+from daskfs.matrix.target import are_texts, kind_of, kind_of_target, plain
 from daskfs.selectors.inputs import check_width, is_lazy, refuse_non_finite_target, seed_of
 from daskfs.selectors.predicting import FittedColumns
 from daskfs.selectors.tables import begun, ingested_table
@@ -82,6 +82,7 @@ class Input:
         if is_lazy(self.X):
             return
         refuse_non_finite_target(y)
+        y = plain(y)
         if self.is_encoded:
             self.target = column_or_1d(y, warn=True)
         else:

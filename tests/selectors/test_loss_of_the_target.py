@@ -80,6 +80,16 @@ def test_arrays_frames_stores_and_dask_collections_get_the_same_loss(X, z, name,
 
 
 @GUESSED
+@pytest.mark.parametrize("as_table", [False, True], ids=["array", "table"])
+@pytest.mark.parametrize("dtype", ["boolean", "Int64", "int64[pyarrow]", object])
+def test_classes_keep_the_type_of_their_values(X, z, dtype, as_table):
+    y = z > 0 if dtype in ("boolean", object) else (z > 0).astype(int)
+    rows = pd.DataFrame(X).assign(word=np.where(z > 1, "a", "b")).rename(columns=str) if as_table else X
+    fitted = daskfs.FGM(2).fit(rows, pd.Series(y).astype(dtype))
+    assert fitted.classes_.dtype == fitted.predict(rows).dtype == y.dtype
+
+
+@GUESSED
 @pytest.mark.parametrize("selector", SELECTORS, ids=lambda one: type(one).__name__)
 def test_two_classes_are_not_regressed(X, z, selector):
     label = np.where(z > 0, "high", "low")
