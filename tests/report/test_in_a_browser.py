@@ -218,7 +218,7 @@ HOW_SURE = {
     "intervals": ({"method": "message"}, {}, "interval"),
     "stability": ({"method": "fgm", "n_features_to_select": 4}, {"stability": {"n_pairs": 5}}, "tability"),
     "knockoffs": ({"method": "fgm", "n_features_to_select": 6}, {"knockoffs": {"fdr": 0.5}}, "nockoff"),
-    "split": ({"method": "fgm", "n_features_to_select": 4}, {"split_inference": {}}, "half"),
+    "split": ({"method": "fgm", "n_features_to_select": 4}, {"split_inference": {}}, "valid after the selection"),
 }
 
 
