@@ -30,9 +30,20 @@ _KERNELS = {
     "minute": pc.minute,
     "second": pc.second,
 }
+_OF_TIME = {"hour", "minute", "second"}
 _SHORTHANDS = {"%F": "%Y-%m-%d", "%D": "%m/%d/%y", "%T": "%H:%M:%S", "%R": "%H:%M"}
 _NAMES = ("%a", "%A", "%b", "%B", "%h", "%p")
 _MAX_DAY_THAT_CAN_BE_WRONG = 3
+
+
+def have_parts(values: pa.Array, parts: Sequence[str]) -> bool:
+    """Whether the type of values has these parts: dates have no hour, times no year, numbers and durations nothing."""
+    dtype = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if pa.types.is_date(dtype):
+        return not set(parts) & _OF_TIME
+    if pa.types.is_time(dtype):
+        return set(parts) <= _OF_TIME
+    return pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_timestamp(dtype)
 
 
 def parse_dates(values: pa.Array, date_format: str) -> pa.Array:
@@ -54,6 +65,8 @@ def parse_dates(values: pa.Array, date_format: str) -> pa.Array:
         return parse_dates(values.dictionary, date_format).take(values.indices)
     if pa.types.is_temporal(values.type):
         return values
+    if pa.types.is_null(values.type):
+        return values.cast(pa.timestamp("s"))
     first, *others = map(str.strip, date_format.split("|"))
     dates = _parsed(values, first)
     for another in others:

@@ -82,7 +82,7 @@ class Survey:
         for name, years in self.years.items():
             column = self.columns[name]
             present = table[name].drop_null() if column.missing == "zero" else table[name]
-            years.update(years_of(checked_dates(name, present, column.date_format)))
+            years.update(years_of(checked_dates(name, present, column.date_format, ["year"])))
         for name, moments in self.moments.items():
             column = self.columns[name]
             present = table[name].drop_null() if column.missing == "mean" else table[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,40 @@ def test_levels_that_the_fit_has_not_seen_are_counted_until_a_note_is_taken(
     assert copied.n_unseen == 0
     assert encoder.take_note_of_unseen() == note
     assert encoder.take_note_of_unseen() is None
+
+
+MOMENT = datetime(2021, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("parts", [["month"], ["hour"], ["month", "hour"]], ids=" and ".join)
+@pytest.mark.parametrize(
+    ("value", "has"),
+    [
+        (MOMENT, "month hour"),
+        (MOMENT.date(), "month"),
+        (MOMENT.time(), "hour"),
+        (MOMENT - datetime(2021, 1, 1), ""),
+        (1, ""),
+        (1.5, ""),
+        (True, ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_dates_that_lack_a_part_are_refused_in_our_words(parts: list[str], value: Any, has: str) -> None:
+    column = {"dtype": "datetime", "encoding": {"date_parts": parts, "as": "number"}}
+    encoder = make_encoder("x", ColumnSchema.model_validate(column), ColumnFacts(), [])
+    out = np.full((2, len(parts)), np.nan)
+    for values in (pa.array([value, value]), pa.array([value, value]).dictionary_encode()):
+        if set(parts) <= set(has.split()):
+            encoder.encode(values, out)
+            np.testing.assert_array_equal(out[1], [{"month": 2, "hour": 4}[part] for part in parts])
+        else:
+            with pytest.raises(BadValue) as caught:
+                encoder.encode(values, out)
+            assert (caught.value.row, repr(value) in caught.value.problem) == (0, True)
+    with pytest.raises(BadValue) as caught:
+        encoder.encode(pa.nulls(2), out)
+    assert encoder.missing_value() == (caught.value.problem, caught.value.remedy)
 
 
 @pytest.mark.parametrize("encoding", COLUMNS)

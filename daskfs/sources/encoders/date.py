@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.sources.dates import RANGES, date_part, parse_dates
+from daskfs.sources.dates import RANGES, date_part, have_parts, parse_dates
 from daskfs.sources.encoders.base import MISSING, BadValue, ColumnFacts, Encoder, shown, write_dummies
 from daskfs.sources.encoders.sql import part_of_date, quoted
 from daskfs.sources.table_schema import ColumnSchema, DateEncoding
@@ -77,7 +77,7 @@ class DateEncoder(Encoder):
             values = values.filter(pa.array(present))
         if self.has_indicator:
             out[:, -1] = ~present
-        dates = checked_dates(self.name, values, self.date_format)
+        dates = checked_dates(self.name, values, self.date_format, self.parts)
         start = 0
         for part in self.parts:
             numbers = date_part(dates, part)
@@ -137,14 +137,17 @@ class DateEncoder(Encoder):
         return f"{found} == {int(value)}" if self.dummies else found
 
 
-def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
+def checked_dates(name: str, values: pa.Array, date_format: str, parts: Sequence[str]) -> pa.Array:
     """Return timestamps without nulls.
 
     Raises
     ------
     BadValue
-        A missing value, or a text that does not match the format.
+        A missing value, a text that does not match the format, or values that lack a part, as numbers do.
     """
+    if values.null_count < len(values) and not have_parts(values, parts):
+        row = int(np.argmax(pc.is_valid(values).to_numpy(zero_copy_only=False)))
+        raise BadValue(name, row, *_unreadable(values[row].as_py(), date_format))
     dates = parse_dates(values, date_format)
     if dates.null_count:
         null = pc.is_null(dates).to_numpy(zero_copy_only=False)
