@@ -115,12 +115,13 @@ def write_in_parts(
             interrupts.check()
             progress.advance(found[k]["n_rows"] if k else 0)
         writer.source = found.pop(0)["source"]
-        results = [found[k] for k in sorted(found)]
+        facts = [found[k]["facts"] for k in sorted(found)]
+        results = [found[k] for k in sorted(found) if found[k]["n_rows"]]  # others do not know their targets
         written = [WrittenPart(writer.files, one) for one in results]
         for part, result in zip(written, results, strict=True):
             constants.merge_features(result["constants"])
             constants.update_target(part)
-        rows.conclude([one["facts"] for one in results], sum(part.n_rows for part in written))
+        rows.conclude(facts, sum(part.n_rows for part in written))
         constants.conclude(rows, writer)
         interrupts.check()
         progress.finish()

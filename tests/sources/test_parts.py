@@ -133,6 +133,28 @@ def test_what_must_be_learnt_is_learnt_in_parts_and_is_the_same_here(tmp_path, c
     assert there.encoders["town"].n_missing == frame()["x2"][::3].notna().sum()
 
 
+@pytest.mark.parametrize("empty", [[0], [1, 2], [3]], ids=str)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_part_of_which_no_row_is_kept_is_left_out(tmp_path, client, in_parts, kind, empty):
+    """Dask and Spark write files without rows; rows with missing values may be dropped."""
+    pieces = [table.drop(columns="name") for _, table in frame()[:1200].groupby(np.arange(1200) // 300)]
+    for k, table in enumerate(pieces):
+        if kind == "csv":  # a file with only a header is refused
+            table.assign(x2=np.nan if k in empty else table["x2"]).to_csv(tmp_path / f"{k}.csv", index=False)
+        else:
+            (table[:0] if k in empty else table).to_parquet(tmp_path / f"{k}.parquet")
+    kept = pd.concat([table for k, table in enumerate(pieces) if k not in empty]).dropna(subset=["x2"])
+    columns = {name: column for name, column in COLUMNS.items() if name != "name"}
+    options = {"schema": {"columns": columns}, "shuffle": False, "dtype": "float64"}
+    whole = ingested_whole(tmp_path / f"*.{kind}", tmp_path / "whole.zarr", **options)
+    in_parts()
+    parts = ingest(tmp_path / f"*.{kind}", tmp_path / "parts.zarr", client=client, **options)
+    assert files_of(parts.path) == files_of(whole.path)
+    np.testing.assert_array_equal(parts.read_target(slice(None)), kept["y"])
+    n_read = 1200 if kind == "csv" else 1200 - 300 * len(empty)
+    assert parts.notes[0].startswith(f"{n_read - len(kept)} rows dropped")
+
+
 def test_a_table_as_entries_is_another_table(tmp_path):
     table = CsvSource(written("csv", tmp_path), {"columns": COLUMNS})
     assert OneHotSource(table).source.by_id
