@@ -52,7 +52,8 @@ class Draft:
         rows = (
             f"{look.n_rows:,} rows" if look.is_whole else f"about {look.n_rows:,} rows, {inferred.n_rows:,} looked at"
         )
-        lines = [f"{', '.join(map(str, look.files[:3]))}: {rows}, {len(inferred.columns)} columns"]
+        more = f" and {len(look.files) - 3} more files" if len(look.files) > 3 else ""
+        lines = [f"{', '.join(map(str, look.files[:3]))}{more}: {rows}, {len(inferred.columns)} columns"]
         lines += [f"  {remark}" for remark in look.remarks]
         lines.append(f"target: {inferred.target!r}, {inferred.why_target}")
         width = min(30, max(len(one.name) for one in inferred.columns))
@@ -396,6 +397,10 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
     return name, {"kind": kind, "path": str(path), "schema": str(schema)} | named, said
 
 
+def _shown_files(files: list[Path]) -> str:
+    return files[0].name + (f" and {len(files) - 1} more files" if len(files) > 1 else "")
+
+
 def _name_of(files: list[Path], path: Location) -> str:
     """Return a name for a run: the name of the file without its extensions, or of the folder."""
     own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
@@ -419,7 +424,7 @@ def schema_text(name: str, look: Look) -> str:
     seen = "" if look.is_whole else f", from its first {inferred.n_rows:,} rows"
     lines = [
         editor_line("table"),
-        f"# Table schema of {look.files[0].name}, inferred by daskfs init{seen}.",
+        f"# Table schema of {_shown_files(look.files)}, inferred by daskfs init{seen}.",
         "# Correct errors: role (feature, target, weight, id, split, ignore), dtype, encoding, missing. Check the",
         "# warnings in look_at, which reports repeat, and delete those that are resolved.",
         "version: 1",
@@ -462,7 +467,7 @@ def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:
     return "\n".join(
         [
             editor_line("pipeline"),
-            f"# Selects the columns of {look.files[0].name} that predict {inferred.target!r}.",
+            f"# Selects the columns of {_shown_files(look.files)} that predict {inferred.target!r}.",
             f"#   daskfs plan {drafted.pipeline}    daskfs run {drafted.pipeline}",
             "version: 1",
             f"name: {name}",

@@ -15,7 +15,7 @@ from daskfs.files import Location
 from daskfs.sources.files import as_file
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
-from daskfs.sources.typed_batches import as_declared, layout_of
+from daskfs.sources.typed_batches import as_declared, layout_of, typed_columns
 
 SourceError = errors.SourceError.about("frames")
 
@@ -72,8 +72,8 @@ class FeatherSource(FileTable):
         first: dict[str, pa.DataType] = {}
         for file in self.files:
             with _opened(file) as table:
-                names = {field.name: field.type for field in table.schema}
-                if len(names) < len(table.schema):
+                names = typed_columns(table.schema, self.declared)
+                if len(set(table.schema.names)) < len(table.schema):
                     raise SourceError("two columns have the same name", str(file), "rename one of them")
             first = first or names
             if set(names) != set(first):

@@ -16,7 +16,7 @@ from daskfs.sources.dataframe import free_name, target_name
 from daskfs.sources.roles import Names, is_number
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema
-from daskfs.sources.typed_batches import as_declared, layout_of
+from daskfs.sources.typed_batches import as_declared, layout_of, typed_columns
 
 SourceError = errors.SourceError.about("frames")
 
@@ -96,7 +96,7 @@ class ArrowSource(TableSource):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SourceError(f"two columns are called {twice!r}", self.place, "rename one of them")
-        return {field.name: field.type for field in self._table.schema}
+        return typed_columns(self._table.schema, self.declared)
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield slices of the table."""

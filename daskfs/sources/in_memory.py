@@ -38,11 +38,15 @@ def read_once(X: Any) -> Any:
         raise DataError("expected a data frame, found one column", "X", "X.to_frame()")
     if library == "pyarrow" and hasattr(X, "type"):  # Array and ChunkedArray
         raise DataError("expected a table, found one column", "X", 'pyarrow.table({"name": X})')
-    if not is_table(X) or hasattr(X, "columns"):
+    if library != "pyarrow" and (not is_table(X) or hasattr(X, "columns")):
         return X
     import pyarrow as pa
 
-    return pa.RecordBatchReader.from_stream(X).read_all()
+    from daskfs.sources.typed_batches import typed_columns
+
+    table = X if isinstance(X, pa.Table) else pa.RecordBatchReader.from_stream(X).read_all()
+    index = set(table.column_names) - typed_columns(table.schema).keys()
+    return table.drop_columns(list(index)) if index else table
 
 
 def has_more_than_numbers(X: Any) -> bool:

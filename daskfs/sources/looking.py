@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,22 +12,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
-from pyarrow import parquet
 
 from daskfs.errors import SourceError
-from daskfs.files import Location, location
+from daskfs.files import location
 from daskfs.sources.files import PathLike, expand_paths, text_ratio
 from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.registry import find_source, kind_of
 from daskfs.sources.schema_inference import InferredSchema, infer_schema
 from daskfs.sources.sniffing import HEAD_RECORDS, layout_of_texts, sniff
-from daskfs.sources.table import TableSource
+from daskfs.sources.table import FileTable, TableSource
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.text import open_text, read_header
 from daskfs.sources.typed_batches import is_text, without_missing_texts
 
 MAX_ROWS = 200_000
 _MAX_NBYTES = 2**26
+_MOST_FILES = 32
 TABLES = ("csv", "parquet", "feather")
 
 
@@ -82,12 +83,19 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
             remedy = f"texts need no schema: {ingested}; convert a table in JSON lines: "
             remedy += f"`{command_of_json_lines(location(path))}`"
         raise SourceError(f"expected a table (text or Parquet), found a {kind} source", str(path), remedy)
-    files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
-    read = {"csv": _text_rows, "parquet": _parquet_rows, "feather": _feather_rows}[kind]
-    layout, columns, n_read, n_rows, remarks = read(files[0], target)
-    if len(files) > 1:
-        remarks.append(f"{len(files)} files; only the first, {files[0].name}, was examined")
-        n_rows = int(n_rows * sum(file.stat().st_size for file in files) / files[0].stat().st_size)
+    if kind == "csv":
+        files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
+        layout, columns, n_read, n_rows, remarks = _text_rows(files[0], target)
+        if len(files) > 1:
+            remarks.append(f"{len(files)} files; only the first, {files[0].name}, was examined")
+            n_rows = int(n_rows * sum(file.stat().st_size for file in files) / files[0].stat().st_size)
+    else:
+        source: Any = find_source(kind)(path)  # type: ignore[call-arg]
+        table, remarks = head_of_table(source), []
+        layout, columns = read_typed(table, remarks)
+        files, n_read, n_rows = source.files, len(table), source.estimate_n_samples()
+        if len(files) > 1 and n_read < n_rows:
+            remarks.append(f"{len(files)} files; the first rows of several were examined")
     inferred = infer_schema(columns, layout, target)
     if inferred.missing_texts:
         missing = [*layout.missing, *inferred.missing_texts]
@@ -95,26 +103,30 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
     return Look(kind, files, layout, inferred, n_rows, n_read == n_rows, remarks)
 
 
-def _feather_rows(
-    file: Location, _target: str | None
-) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
-    source: Any = find_source("feather")(file)  # type: ignore[call-arg]
-    table, remarks = head_of_table(source), []  # type: ignore[var-annotated]
-    layout, columns = read_typed(table, remarks)
-    return layout, columns, len(table), source.estimate_n_samples(), remarks
-
-
 def head_of_table(source: TableSource) -> pa.Table:
-    """Return the first rows of a table with typed columns."""
-    batches, n_rows = [], 0
-    for batch in source.batches(dict.fromkeys(source.header(), ColumnSchema.model_validate({}))):
-        batches.append(batch.table)
-        n_rows += batch.table.num_rows
-        if n_rows >= MAX_ROWS:
-            break
-    if not n_rows:
+    """Return the first rows of a table with typed columns; of many files, the first ones of several."""
+    columns = dict.fromkeys(source.header(), ColumnSchema.model_validate({}))
+    tables: list[TableSource] = [source]
+    if isinstance(source, FileTable):
+        tables = [source.of_file(file) for file in source.files[:: math.ceil(len(source.files) / _MOST_FILES)]]
+    found = [_first_rows(table, columns, math.ceil(MAX_ROWS / len(tables))) for table in tables]
+    heads = [head for head in found if head is not None]
+    if not heads:
         raise SourceError("expected rows, found none", source.place, "check how it was made")
-    return pa.Table.from_batches(batches)
+    try:
+        return pa.concat_tables(heads, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):  # types that differ are for the ingest to refuse, with their row
+        return heads[0]
+
+
+def _first_rows(source: TableSource, columns: Mapping[str, ColumnSchema], n_rows: int) -> pa.Table | None:
+    batches: list[pa.RecordBatch] = []
+    for batch in source.batches(columns):
+        if batch.table.num_rows:
+            batches.append(batch.table)
+        if sum(one.num_rows for one in batches) >= n_rows:
+            break
+    return pa.Table.from_batches(batches) if batches else None
 
 
 def read_typed(table: pa.Table, remarks: list[str]) -> tuple[TableFormat, dict[str, pa.Array]]:
@@ -179,23 +191,3 @@ def _stripped(values: pa.ChunkedArray, layout: TableFormat) -> pa.Array:
         texts = pc.utf8_trim_whitespace(texts)
         texts = pc.if_else(pc.is_in(texts, value_set=pa.array(layout.missing)), pa.scalar(None, pa.string()), texts)
     return texts
-
-
-def _parquet_rows(file: Path, _target: str | None) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
-    try:
-        with parquet.ParquetFile(file) as opened:
-            n_rows = opened.metadata.num_rows
-            batches, n_read = [], 0
-            for batch in opened.iter_batches(2**16):
-                batches.append(batch)
-                n_read += batch.num_rows
-                if n_read >= MAX_ROWS:
-                    break
-    except (pa.ArrowInvalid, OSError) as fault:
-        raise SourceError(f"expected a readable Parquet file ({fault})", str(file), "check the file") from None
-    if not n_read:
-        raise SourceError("expected rows, found none", str(file), "check how the file was made")
-    table = pa.Table.from_batches(batches)
-    remarks: list[str] = []
-    layout, columns = read_typed(table, remarks)
-    return layout, columns, n_read, n_rows, remarks

@@ -1,4 +1,8 @@
-"""Parquet files, one or many, streamed in batches that stay small even if row groups are large."""
+"""Parquet files, one or many, streamed in batches that stay small even if row groups are large.
+
+The files of a folder may lie in subfolders that are named ``column=value``, as Hive, Spark and Dask write a table that
+is partitioned by a column: the column has this value in all their rows.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from daskfs import errors
 from daskfs.sources.base import part_nbytes
-from daskfs.sources.files import as_file
+from daskfs.sources.files import Location, PathLike, as_file, files_below, is_path, location
+from daskfs.sources.roles import Names
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
-from daskfs.sources.typed_batches import as_declared, layout_of
+from daskfs.sources.typed_batches import as_declared, layout_of, typed_columns
 
 SourceError = errors.SourceError.about("frames")
 
 _BATCH_NBYTES = 4 * 2**20
 _BUFFER_NBYTES = 2**20
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class RowGroups(NamedTuple):
@@ -42,17 +50,29 @@ class ParquetSource(FileTable):
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder.
+        A file, several, a pattern or a folder, with or without subfolders ``column=value``.
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`. NaN counts as missing.
 
     Raises
     ------
     SourceError
-        A missing, empty or unreadable file.
+        A missing, empty or unreadable file; files in a folder that are partitioned by different columns.
     """
 
     kind, options, endings = "parquet", ParquetOptions, (".parquet", ".pq")
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike],
+        schema: Any = None,
+        target: Names = None,
+        weight: str | None = None,
+        missing: Any = "error",
+    ) -> None:
+        self._of_folders = partitions(location(path), self.endings) if is_path(path) else {}  # type: ignore[arg-type]
+        """Values of the columns that folders name, by file."""
+        super().__init__(list(self._of_folders) or path, schema, target, weight, missing)
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
@@ -79,8 +99,8 @@ class ParquetSource(FileTable):
         for file in self.files:
             with _reading(file), pq.ParquetFile(as_file(file)) as table:
                 schema = table.schema_arrow
-            names = {field.name: field.type for field in schema}
-            if len(names) < len(schema):
+            names = typed_columns(schema, self.declared)
+            if len(set(schema.names)) < len(schema):
                 twice = next(name for name in schema.names if schema.names.count(name) > 1)
                 raise SourceError(f"two columns are called {twice!r}", str(file), "rename one of them")
             first = first or names
@@ -91,7 +111,12 @@ class ParquetSource(FileTable):
                     str(file),
                     "give all files the same columns, or ingest them separately",
                 )
-        return first
+        of_folders = self._of_folders.get(self.files[0], {})
+        if twice := sorted(of_folders.keys() & first.keys()):
+            raise SourceError(
+                f"{twice[0]!r} is a column of the files and of their folders", str(self.files[0]), "rename"
+            )
+        return first | {name: value.type for name, value in of_folders.items()}
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield batches of about 4 MiB."""
@@ -102,10 +127,14 @@ class ParquetSource(FileTable):
         self, file: Path, columns: Mapping[str, ColumnSchema], row_groups: range | None = None
     ) -> Iterator[TableBatch]:
         batch_rows = max(64, min(65536, _BATCH_NBYTES // (8 * len(columns))))
+        of_folders = {name: value for name, value in self._of_folders.get(file, {}).items() if name in columns}
         with _reading(file), pq.ParquetFile(as_file(file), buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
+            names = [name for name in columns if name not in of_folders] or table.schema_arrow.names[:1]
             before = range(row_groups.start if row_groups is not None else 0)
             first_row = sum(table.metadata.row_group(k).num_rows for k in before)
-            for batch in table.iter_batches(batch_rows, row_groups=row_groups, columns=list(columns)):
+            for batch in table.iter_batches(batch_rows, row_groups=row_groups, columns=names):
+                for name, value in of_folders.items():
+                    batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
                 yield TableBatch(as_declared(batch, columns, layout_of(self.schema)), str(file), first_row)
                 first_row += batch.num_rows
 
@@ -131,6 +160,33 @@ class ParquetSource(FileTable):
     def part_batches(self, part: RowGroups, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield the batches of some row groups."""
         yield from self._batches_of(part.file, columns, range(part.start, part.stop))
+
+
+def partitions(folder: Location, endings: tuple[str, ...]) -> dict[Location, dict[str, pa.Scalar]]:
+    """Return the files of a partitioned table with the values that the names of their folders give to columns.
+
+    Values are integers if all of a column are, otherwise texts. The result is empty for other paths.
+    """
+    is_listed = isinstance(folder, Path) or not folder.is_read_only
+    if not is_listed or not folder.is_dir() or any(one.name.endswith(endings) for one in folder.iterdir()):
+        return {}
+    files = [file for file in files_below(folder) if file.name.endswith(endings)]
+    depth = len(str(folder).rstrip("/")) + 1
+    named = [[one.partition("=") for one in str(file)[depth:].split("/")[:-1]] for file in files]
+    if not files or not all(equals for of_file in named for _, equals, _ in of_file):
+        return {}
+    columns = [unquote(name) for name, _, _ in named[0]]
+    found: dict[Location, dict[str, pa.Scalar]] = {file: {} for file in files}
+    for k, column in enumerate(columns):
+        for file, of_file in zip(files, named, strict=True):
+            if [unquote(name) for name, _, _ in of_file] != columns:
+                problem = f"expected folders of {', '.join(columns)}, as of {files[0].name}"
+                raise SourceError(problem, str(file), "move the file, or name the files")
+        texts = pa.array([None if (text := of_file[k][2]) == _NO_VALUE else unquote(text) for of_file in named])
+        are_whole = pc.all(pc.match_substring_regex(texts, r"^-?(0|[1-9]\d{0,17})$")).as_py()
+        for file, value in zip(files, texts.cast(pa.int64()) if are_whole else texts, strict=True):
+            found[file][column] = value
+    return found
 
 
 @contextmanager

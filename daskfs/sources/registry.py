@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -19,7 +19,7 @@ from daskfs.files import Location, location
 from daskfs.methods import load
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
-from daskfs.sources.files import COMPRESSED, is_path
+from daskfs.sources.files import COMPRESSED, files_below, is_path
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.other_formats import refuse_other_formats
 
@@ -341,7 +341,9 @@ def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
             return _kind_of_zarr(folder)
-        kinds = {ENDINGS.get(file.suffix) for file in folder.iterdir()}
+        is_partitioned = any("=" in file.name for file in folder.iterdir())
+        files: Iterable[Location] = files_below(folder) if is_partitioned else folder.iterdir()
+        kinds = {ENDINGS.get(file.suffix) for file in files}
         return next((kind for kind in ("parquet", "feather") if kind in kinds), "csv")
     return ENDINGS.get(name.suffix, "csv")
 

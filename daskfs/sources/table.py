@@ -19,6 +19,7 @@ from pydantic import Discriminator, Field, Tag
 from daskfs import errors, interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.documents import PATH, Words
+from daskfs.files import Location
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import NotInPartsError, Source, SourceBlock, survey_part, until_fault
@@ -150,6 +151,12 @@ class TableSource(Source):
         return resolve_columns(
             header, self.schema, self.place, self._target, self._weight, self._missing, self._plan_notes
         )
+
+    @property
+    def declared(self) -> set[str]:
+        """Columns that the schema or an option names."""
+        targets = [self._target] if isinstance(self._target, str) else self._target or ()
+        return {*targets, *([self._weight] if self._weight else ()), *(self.schema.columns if self.schema else ())}
 
     def named(self, *roles: str) -> list[str]:
         """Return the columns with these roles."""
@@ -511,3 +518,7 @@ class FileTable(OfFiles, TableSource):
     ) -> None:
         super().__init__(schema, target, weight, missing)
         self.files = expand_paths(path, self.endings)
+
+    def of_file(self, file: Location) -> Self:
+        """Return a copy that reads one of the files."""
+        return self._changed(files=[file])

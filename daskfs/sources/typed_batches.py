@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,19 @@ import pyarrow.compute as pc
 from daskfs.sources.csv_types import arrow_type, is_text_of_number, numbers_in
 from daskfs.sources.encoders.base import plain_numbers
 from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
+
+_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
+
+
+def typed_columns(schema: pa.Schema, declared: Collection[str] = ()) -> dict[str, pa.DataType]:
+    """Return the columns of a table with their types, as pandas would read them.
+
+    pandas and Dask store the index of their rows as a column, which is no property of the rows. It is left out unless
+    it has a name of its own or is declared.
+    """
+    of_pandas = (schema.pandas_metadata or {}).get("index_columns", [])
+    index = {name for name in of_pandas if isinstance(name, str) and _INDEX.fullmatch(name)}
+    return {field.name: field.type for field in schema if field.name not in index or field.name in declared}
 
 
 def layout_of(schema: TableSchema | None) -> TableFormat | None:

@@ -155,6 +155,18 @@ def test_files_of_a_pattern_a_folder_and_a_list_are_read_in_order(server, tmp_pa
         np.testing.assert_array_equal(found.read(slice(None)), expected)
 
 
+def test_a_partitioned_table_at_a_url_is_the_folder_s(server, tmp_path):
+    for town in ("Oslo", "New%20York"):
+        (tmp_path / "t.parquet" / f"town={town}").mkdir(parents=True)
+        file = tmp_path / "t.parquet" / f"town={town}" / "part.0.parquet"
+        pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "y"]).to_parquet(file)
+        server.put(f"bucket/in/t.parquet/town={town}/part.0.parquet", file.read_bytes())
+    local = daskfs.ingest(tmp_path / "t.parquet", tmp_path / "local.zarr", target="y")
+    remote = daskfs.ingest("s3://bucket/in/t.parquet", tmp_path / "remote.zarr", target="y")
+    assert list(local.feature_names) == ["a", "town=New York", "town=Oslo"]
+    assert remote.digest == local.digest
+
+
 def test_parts_of_an_object_are_read_by_ranges_on_workers(server, tmp_path):
     from distributed import Client, LocalCluster
 

@@ -1,5 +1,7 @@
 """Arrays, frames, Parquet, Zarr, built-in and synthetic data: each yields the rows it was given."""
 
+from urllib.parse import quote
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -10,11 +12,13 @@ import pytest
 import scipy.sparse
 import zarr
 
+import daskfs
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.dask_array import DaskArraySource
 from daskfs.sources.dataframe import DaskFrameSource, FrameSource
+from daskfs.sources.looking import look_at
 from daskfs.sources.parquet import ParquetSource
 from daskfs.sources.registry import as_source, make_source
 from daskfs.sources.sklearn_sets import SklearnSource
@@ -27,6 +31,7 @@ X = np.round(RNG.normal(size=(50, 4)), 3)
 Y = np.round(RNG.normal(size=50), 3)
 NAMES = ["x0", "x1", "x2", "x3"]
 FRAME = pd.DataFrame(X, columns=NAMES).assign(target=Y)
+IGNORE = {"other_columns": "ignore"}
 
 
 def parquet(tmp_path):
@@ -181,6 +186,86 @@ def test_a_parquet_file_cut_or_of_other_columns_is_named(tmp_path):
     FRAME.rename(columns={"x1": "z"}).to_parquet(tmp_path / "3.parquet")
     with refused(SourceError, "frames", at="3.parquet", naming=["1.parquet", "'x1'", "'z'"]):
         ParquetSource(tmp_path, target="target").check()
+
+
+def partitioned(folder):
+    """Write a table as Dask and Spark do: values of two columns are in the names of folders."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(240, 3)), columns=list("abc"))
+    table["town"] = rng.choice(["Oslo", "São Paulo", "a/b=c"], len(table))
+    table["year"] = rng.choice([2020, 2021], len(table))
+    table["y"] = 2 * table["a"] + 3 * (table["town"] == "Oslo") + table["year"] - 2020
+    pieces = []
+    for k, ((town, year), rows) in enumerate(table.groupby(["town", "year"])):
+        part = folder / f"town={quote(town, safe='')}" / f"year={year}"
+        part.mkdir(parents=True)
+        rows.drop(columns=["town", "year"]).to_parquet(part / f"part.{k}.parquet")
+        pieces.append(rows)
+    (folder / "_SUCCESS").touch()
+    return pd.concat(pieces)
+
+
+def test_columns_in_the_names_of_folders_are_columns(tmp_path):
+    table = partitioned(tmp_path / "t.parquet")
+    store = daskfs.ingest(tmp_path / "t.parquet", tmp_path / "s.zarr", target="y", shuffle=False, dtype="float64")
+    assert sorted(store.feature_names) == ["a", "b", "c", "town=Oslo", "town=São Paulo", "town=a/b=c", "year"]
+    order = np.argsort(store.read_target(slice(None)), kind="stable")
+    expected = table.sort_values("y", kind="stable")
+    for name in ("a", "year"):
+        j = list(store.feature_names).index(name)
+        np.testing.assert_array_equal(np.asarray(store.read(slice(None)))[order, j], expected[name])
+    j = list(store.feature_names).index("town=a/b=c")
+    np.testing.assert_array_equal(np.asarray(store.read(slice(None)))[order, j], expected["town"] == "a/b=c")
+    look = look_at(tmp_path / "t.parquet", "y")  # which must not see one town alone
+    assert {one.name: one.entry for one in look.inferred.columns}["town"] == {"dtype": "string"}
+    only = ParquetSource(
+        tmp_path / "t.parquet", schema={"columns": {"town": {"dtype": "string"}, "y": {"role": "target"}}, **IGNORE}
+    )
+    assert sum(block.n_rows for block in only.row_blocks(50)) == len(table)
+
+
+def test_folders_of_other_columns_are_refused(tmp_path):
+    partitioned(tmp_path)
+    (tmp_path / "town=Rome" / "month=3").mkdir(parents=True)
+    pd.DataFrame({"a": [1.0]}).to_parquet(tmp_path / "town=Rome" / "month=3" / "x.parquet")
+    with refused(SourceError, "frames", at="month=3", naming=["town, year"]):
+        ParquetSource(tmp_path, target="y")
+    pd.DataFrame({"a": [1.0], "y": 1.0, "g": 1}).to_parquet(_made(tmp_path / "t" / "g=1") / "x.parquet")
+    with refused(SourceError, "frames", at="x.parquet", naming=["'g'"]):
+        ParquetSource(tmp_path / "t", target="y").check()
+
+
+def test_a_value_that_is_missing_in_a_folder_s_name_is_missing(tmp_path):
+    for town in ("Oslo", "__HIVE_DEFAULT_PARTITION__"):
+        pd.DataFrame({"a": [1.0, 2.0], "y": [0.0, 1.0]}).to_parquet(_made(tmp_path / f"town={town}") / "x.parquet")
+    with refused(SourceError, "frames", at="row 0, column 'town'", naming=["missing"]):
+        daskfs.ingest(tmp_path, tmp_path / "s.zarr", target="y", kind="parquet")
+
+
+def _made(folder):
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_the_index_of_pandas_is_no_column(tmp_path):
+    """As a feature, the numbers of rows would say how a table is sorted."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(100, 3)), columns=["a", "b", "y"]).query("a > 0")
+    table.to_parquet(tmp_path / "t.parquet")
+    table.assign(c=np.where(table["b"] > 0, "x", "z")).to_parquet(tmp_path / "c.parquet")
+    arrow, mixed = pq.read_table(tmp_path / "t.parquet"), pq.read_table(tmp_path / "c.parquet")
+    with pa.ipc.new_file(tmp_path / "t.arrow", arrow.schema) as out:
+        out.write_table(arrow)
+    assert "__index_level_0__" in arrow.column_names
+    for k, source in enumerate([tmp_path / "t.parquet", tmp_path / "t.arrow", arrow]):
+        assert daskfs.ingest(source, tmp_path / f"{k}.zarr", target="y").feature_names.tolist() == ["a", "b"]
+    for given in (arrow, mixed):
+        names = [name for name in given.column_names if name not in ("y", "__index_level_0__")]
+        fitted = daskfs.FGM(1).fit(given.drop_columns("y"), table["y"])
+        assert list(fitted.feature_names_in_) == names
+    assert [one.name for one in look_at(tmp_path / "t.parquet", "y").inferred.columns] == ["a", "b", "y"]
+    declared = {"columns": {"__index_level_0__": {}, "y": {"role": "target"}}, **IGNORE}
+    assert ParquetSource(tmp_path / "t.parquet", schema=declared).feature_names == ["__index_level_0__"]
 
 
 def test_a_missing_value_of_a_parquet_file_is_named_by_row(tmp_path):
