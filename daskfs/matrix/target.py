@@ -48,9 +48,8 @@ def plain(y: Any) -> Any:
     if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype.kind != "O":
         return y
     values = np.asarray(y)
-    if values.dtype.kind == "O":
-        values = np.array(values.tolist())
-    return values if values.dtype.kind in "biuf" and values.shape == np.shape(y) else y
+    typed = np.array(values.tolist()) if values.dtype.kind == "O" else values
+    return typed if typed.dtype.kind in "biuf" and typed.shape == values.shape else y
 
 
 class WholeValues:
