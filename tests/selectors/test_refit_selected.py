@@ -12,10 +12,11 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 
 from daskfs import Mission, ingest
 from daskfs.errors import DataError
+from daskfs.kernels.linear.linalg import factorise
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared import refit
 from daskfs.selectors.shared.elimination import order_of_removal
-from daskfs.selectors.shared.refit import JUDGED, Begun, MeanLoss, refit_nested, refit_selected
+from daskfs.selectors.shared.refit import JUDGED, Begun, MeanLoss, _factor_of, refit_nested, refit_selected
 from daskfs.selectors.shared.run import Run
 from tests.refusals import refused
 from tests.tolerances import assert_close
@@ -305,3 +306,16 @@ def test_large_counts_whose_loss_is_below_0_end_at_the_minimum_too(ridge, seed):
     assert not fit.is_separable
     assert fit.n_steps < 20
     assert slope_at(fit, X, y, "poisson") < 1e-8
+
+
+@pytest.mark.parametrize("nearness", [1.0, 1e-4, 1e-6, 1e-7, 0.0])
+def test_a_factor_leaves_out_what_depends_on_other_columns(nearness):
+    """LAPACK factors a column that rounding alone distinguishes from others, or refuses all: neither may decide."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 4))
+    X[:, 3] = X[:, 1] - X[:, 2] + nearness * X[:, 3]
+    hessian = X.T @ X
+    expected = np.zeros((4, 4))
+    rank = factorise(hessian, 4, 0.0, expected)
+    assert rank == (4 if nearness > 1e-5 else 3)
+    np.testing.assert_allclose(_factor_of(hessian), expected, rtol=1e-6, atol=1e-12)

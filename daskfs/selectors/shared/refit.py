@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, weak_ridge
-from daskfs.kernels.linear.linalg import factorise, solve_cholesky
+from daskfs.kernels.linear.linalg import MIN_PIVOT, factorise, solve_cholesky
 from daskfs.kernels.losses import saturated_values, threshold_of
 from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
@@ -463,11 +464,11 @@ def _descend(
     value.
     """
     terms, loss = plain.with_penalty(model.solution, blocks.penalties(ridge)), find_loss(model.loss)
-    factor, step = np.zeros_like(terms.hessian), np.zeros(len(terms.gradient))
+    step = np.zeros(len(terms.gradient))
     value, n_steps = terms.value, 0
     while n_steps < MAX_STEPS:
         n_steps += 1
-        factorise(terms.hessian, len(factor), 0.0, factor)
+        factor = _factor_of(terms.hessian)
         gain = solve_cholesky(factor, len(factor), -terms.gradient, step)
         is_short = gain <= least_gain
         if loss.can_separate and not is_bounded:
@@ -482,6 +483,17 @@ def _descend(
         value, end = terms.value, model
     penalty = 0.5 * float(((blocks.penalties(ridge) + blocks.penalty)[1:] * end.solution[1:] ** 2).sum())
     return _Descent(end, model, plain, max(value - penalty, 0.0), n_steps)
+
+
+def _factor_of(hessian: np.ndarray) -> np.ndarray:
+    """Return LAPACK's Cholesky factor; if columns depend on others, the one of `factorise`, which leaves them out."""
+    with suppress(np.linalg.LinAlgError):
+        factor = np.linalg.cholesky(hessian)
+        if (np.diag(factor) ** 2 > MIN_PIVOT * np.diag(hessian)).all():
+            return factor
+    factor = np.zeros_like(hessian)
+    factorise(hessian, len(factor), 0.0, factor)
+    return factor
 
 
 def _shortened(
