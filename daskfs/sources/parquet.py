@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from daskfs import errors
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.files import Location, PathLike, as_file, files_below, is_path, location
-from daskfs.sources.roles import Names
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
 from daskfs.sources.typed_batches import as_declared, layout_of, typed_columns
@@ -62,17 +61,11 @@ class ParquetSource(FileTable):
 
     kind, options, endings = "parquet", ParquetOptions, (".parquet", ".pq")
 
-    def __init__(
-        self,
-        path: PathLike | Sequence[PathLike],
-        schema: Any = None,
-        target: Names = None,
-        weight: str | None = None,
-        missing: Any = "error",
-    ) -> None:
+    def found(self, path: PathLike | Sequence[PathLike]) -> list[Any]:
+        """Return the files of a path, also of a folder that is partitioned by columns."""
         self._of_folders = partitions(location(path), self.endings) if is_path(path) else {}  # type: ignore[arg-type]
         """Values of the columns that folders name, by file."""
-        super().__init__(list(self._of_folders) or path, schema, target, weight, missing)
+        return super().found(list(self._of_folders) or path)
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
@@ -112,10 +105,9 @@ class ParquetSource(FileTable):
                     "give all files the same columns, or ingest them separately",
                 )
         of_folders = self._of_folders.get(self.files[0], {})
-        if twice := sorted(of_folders.keys() & first.keys()):
-            raise SourceError(
-                f"{twice[0]!r} is a column of the files and of their folders", str(self.files[0]), "rename"
-            )
+        if both := sorted(of_folders.keys() & first.keys()):
+            problem = f"column {both[0]!r} is in the file and in the name of its folder"
+            raise SourceError(problem, str(self.files[0]), "rename the folders, or name the files")
         return first | {name: value.type for name, value in of_folders.items()}
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:

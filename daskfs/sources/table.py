@@ -517,7 +517,11 @@ class FileTable(OfFiles, TableSource):
         missing: Any = "error",
     ) -> None:
         super().__init__(schema, target, weight, missing)
-        self.files = expand_paths(path, self.endings)
+        self.files = self.found(path)
+
+    def found(self, path: PathLike | Sequence[PathLike]) -> list[Any]:
+        """Return the files of a path."""
+        return expand_paths(path, self.endings)
 
     def of_file(self, file: Location) -> Self:
         """Return a copy that reads one of the files."""
