@@ -334,7 +334,8 @@ def init(
     that leak the target. The name of an example pipeline (quickstart, message, fgm, ...) copies that pipeline instead.
     """
     from daskfs.bundled import pipelines
-    from daskfs.pipeline.drafting import are_genotypes, copy_of_bundled, draft, draft_genotypes
+    from daskfs.pipeline.drafting import copy_of_bundled, draft
+    from daskfs.pipeline.genotype_drafts import are_genotypes, draft_genotypes
 
     is_word = re.fullmatch(r"\w+", file) is not None and not Path(file).exists()
     if is_word and file not in pipelines() and (near := did_you_mean(file, pipelines())):

@@ -29,7 +29,7 @@ FLOORS = [  # from the top down, as docs/architecture.md shows them
     {"dashboard"},
     {"cluster", "kernels", "result", "metrics"},
     {"figures"},
-    {"cells", "evidence", "methods", "parameters", "watching"},
+    {"cells", "evidence", "methods", "parameters", "selected_table", "watching"},
     {"losses"},
     {"bundled", "documents", "files"},
     {"objects"},

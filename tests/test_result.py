@@ -10,7 +10,8 @@ import pytest
 
 from daskfs.errors import ConfigError, RunError
 from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, QualityRecord
-from daskfs.result import Parent, SelectionResult, columns_of_parents, parents_in, selection_table, text_of_cell
+from daskfs.result import SelectionResult
+from daskfs.selected_table import Parent, columns_of_parents, parents_in, selection_table, text_of_cell
 from tests.refusals import refused
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data_schemas" / "result.schema.json").read_text())

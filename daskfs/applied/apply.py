@@ -21,7 +21,7 @@ from daskfs.applied.rows import RowBlock
 from daskfs.files import written_whole
 from daskfs.losses import find_loss
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
-from daskfs.result import cell_of_text
+from daskfs.selected_table import cell_of_text
 from daskfs.watching.base import Progress, Silent
 
 ConfigError = errors.ConfigError.about("new-rows")

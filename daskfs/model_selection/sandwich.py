@@ -19,9 +19,10 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.shared.record import Record
-from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, model_of
+from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, model_of
 from daskfs.selectors.shared.refit_on_block import Model, read_rows
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.selected_blocks import SelectedBlocks
 
 
 @dataclass(frozen=True, slots=True)

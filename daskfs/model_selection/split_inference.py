@@ -25,7 +25,8 @@ from daskfs.matrix.split import in_whole_groups
 from daskfs.model_selection.base import MetaSelector
 from daskfs.model_selection.sandwich import robust_errors
 from daskfs.parameters import RowGroups
-from daskfs.result import TABLE_COLUMNS, SelectionResult, coefficient_norm
+from daskfs.result import SelectionResult
+from daskfs.selected_table import TABLE_COLUMNS, coefficient_norm
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan

@@ -10,7 +10,8 @@ from daskfs import errors
 from daskfs.documents import parse_yaml
 from daskfs.files import Location
 from daskfs.pipeline.config import apply_override
-from daskfs.pipeline.drafting import are_genotypes, sections_of_genotypes, source_of_file
+from daskfs.pipeline.drafting import source_of_file
+from daskfs.pipeline.genotype_drafts import are_genotypes, sections_of_genotypes
 from daskfs.pipeline.selections import key_of_n_features
 from daskfs.store.feature_store import open_store
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from daskfs.evidence import FeatureRecord
 from daskfs.report.tables import Cell, Table, between, brief, shown
-from daskfs.result import TABLE_COLUMNS, SelectionResult, parents_in
+from daskfs.result import SelectionResult
+from daskfs.selected_table import TABLE_COLUMNS, parents_in
 
 INTERVAL = "95 % interval"
 N_ROWS = 10_000

@@ -65,12 +65,7 @@ from daskfs.selectors.resulting import (
 )
 from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import (
-    TOLERANCE,
-    ClassFits,
-    fit_each_class,
-    fit_each_size,
-)
+from daskfs.selectors.shared.refit import TOLERANCE, ClassFits, fit_each_class, fit_each_size
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import say_compiling, shown

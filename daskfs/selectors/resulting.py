@@ -11,7 +11,8 @@ import numpy as np
 from daskfs.errors import Caution
 from daskfs.feature_maps.base import MadeFeatures
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.result import SelectionResult, annotated, coefficient_norm, selection_table
+from daskfs.result import SelectionResult
+from daskfs.selected_table import annotated, coefficient_norm, selection_table
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits
 from daskfs.selectors.shared.refit import ClassFits
 from daskfs.selectors.shared.run import Run

@@ -16,7 +16,8 @@ from daskfs.documents import PATH, Words
 from daskfs.files import Location, location
 from daskfs.kernels.genotypes import MISSING_DOSAGE
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, changed, expand_paths, natural_order, open_bytes, stamp
+from daskfs.sources.byte_streams import open_bytes
+from daskfs.sources.files import PathLike, changed, expand_paths, natural_order, stamp
 from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotype_matrix import DOSAGE_STEPS, GENOTYPES_IN_BYTE, Dosages
 from daskfs.sources.genotypes import GenotypeSource, Opened

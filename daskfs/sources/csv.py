@@ -20,10 +20,11 @@ from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
 from daskfs.sources.base import NotInPartsError, part_nbytes
+from daskfs.sources.byte_streams import text_ratio
 from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text, has_text
 from daskfs.sources.csv_types import arrow_type, guessed_type, is_text_of_number, numbers_of_texts, trimmed
 from daskfs.sources.encoders.base import BadValue
-from daskfs.sources.files import COMPRESSED, PathLike, text_ratio, unchanged
+from daskfs.sources.files import COMPRESSED, PathLike, unchanged
 from daskfs.sources.roles import Names, some
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema, TableFormat

@@ -17,13 +17,13 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 
 from daskfs import errors
+from daskfs.sources.byte_streams import open_bytes
 from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
 from daskfs.sources.csv_types import is_text_of_number, without_signs
 from daskfs.sources.encoders.base import Encoder, shown
 from daskfs.sources.encoders.category import CategoryEncoder
 from daskfs.sources.encoders.date import DateEncoder
 from daskfs.sources.encoders.number import NumberEncoder
-from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DATE_FORMATS, ColumnSchema, TableFormat
 from daskfs.sources.text import not_utf8, reader_options
 

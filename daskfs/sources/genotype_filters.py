@@ -13,7 +13,8 @@ from daskfs import errors
 from daskfs.documents import PATH, Words
 from daskfs.errors import Caution
 from daskfs.files import Location, location
-from daskfs.sources.files import PathLike, open_bytes
+from daskfs.sources.byte_streams import open_bytes
+from daskfs.sources.files import PathLike
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.table import Fill
 

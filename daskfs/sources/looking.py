@@ -15,7 +15,8 @@ from pyarrow import csv as arrow_csv
 
 from daskfs.errors import SourceError
 from daskfs.files import location
-from daskfs.sources.files import PathLike, expand_paths, text_ratio
+from daskfs.sources.byte_streams import text_ratio
+from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.registry import find_source, kind_of
 from daskfs.sources.schema_inference import InferredSchema, infer_schema

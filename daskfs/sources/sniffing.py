@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from daskfs import errors
+from daskfs.sources.byte_streams import open_bytes
 from daskfs.sources.csv_types import CURRENCY, numbers_in, without_signs
-from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DEFAULT_MISSING, TableFormat
 
 DataError = errors.DataError.about("text-tables")

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from daskfs import errors
-from daskfs.sources.files import CUT_SHORT, cut_short, open_bytes
+from daskfs.sources.byte_streams import CUT_SHORT, cut_short, open_bytes
 from daskfs.sources.table_schema import TableFormat
 
 SourceError = errors.SourceError.about("text-tables")

@@ -54,7 +54,7 @@ from daskfs.cluster.presence import presence_of
 from daskfs.cluster.workers import Here, OnDask
 from daskfs.errors import RunError
 from daskfs.methods import SELECTORS
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.store.tile_reader import TileReader
 from tests.faults.relay import relayed

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from tests.faults.kills import KEPT
 from tests.faults.test_full_disk import METHODS, contents
 from tests.integration.workshop import Workshop

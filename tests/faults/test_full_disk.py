@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from tests.faults.kills import KEPT
 from tests.integration.workshop import Workshop
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import RunError
-from daskfs.pipeline.folder import Checkpoint, Room
+from daskfs.pipeline.checkpoint import Checkpoint, Room
 from tests.refusals import refused
 
 SETTINGS = {"store": {"digest": "a"}, "select": [{"n_subsets": 3, "gamma": 0.5}]}

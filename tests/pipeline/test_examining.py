@@ -8,7 +8,7 @@ from daskfs.errors import Suspicion
 from daskfs.losses import find_loss
 from daskfs.metrics import PREDICTION_METRICS, bootstrap_interval
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.examining import Predicted, _wilson_interval, record_of_test, warnings_on_test
+from daskfs.pipeline.prediction_quality import Predicted, _wilson_interval, record_of_test, warnings_on_test
 from daskfs.pipeline.run import run_pipeline
 from daskfs.report.comparison import differences
 from daskfs.result import SelectionResult

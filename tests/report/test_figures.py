@@ -11,7 +11,8 @@ import pytest
 from daskfs.errors import ConfigError
 from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, QualityRecord
 from daskfs.figures import metric_by_size
-from daskfs.result import SelectionResult, selection_table
+from daskfs.result import SelectionResult
+from daskfs.selected_table import selection_table
 from tests.refusals import refused
 
 mpl.use("agg")

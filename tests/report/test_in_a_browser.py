@@ -18,7 +18,8 @@ from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.report.html import render_report
 from daskfs.report.runs import write_report
-from daskfs.result import SelectionResult, selection_table
+from daskfs.result import SelectionResult
+from daskfs.selected_table import selection_table
 from tests.browser import browser, opened
 
 if browser() is None:

@@ -21,7 +21,8 @@ from daskfs.report.comparison import differences, sentences
 from daskfs.report.html import SCORE_KINDS, SCRIPTS, asset, render_report
 from daskfs.report.runs import load_run, report_as_json, write_report
 from daskfs.report.size_curves import lines_by_size
-from daskfs.result import Parent, SelectionResult, columns_of_parents, selection_table
+from daskfs.result import SelectionResult
+from daskfs.selected_table import Parent, columns_of_parents, selection_table
 from tests.refusals import refused
 
 mpl.use("agg")

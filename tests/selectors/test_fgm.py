@@ -12,7 +12,7 @@ from sklearn.linear_model import RidgeCV
 
 from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.fgm.loss_weight import typical_variance
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM

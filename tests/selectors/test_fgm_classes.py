@@ -8,7 +8,7 @@ import scipy.sparse
 
 from daskfs.losses import TargetKind
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM
 from tests.contract.lab import assert_same_bits

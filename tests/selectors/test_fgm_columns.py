@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.fgm.plan import Units, cut_columns
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.fgm.tasks import ColumnRange, best_of_block, sums_of_block

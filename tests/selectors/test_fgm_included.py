@@ -11,7 +11,7 @@ from daskfs import OnlineSubstitution
 from daskfs.errors import ConfigError, DataError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.model_selection import SelectionCV
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM
 from tests.refusals import refused

@@ -20,7 +20,8 @@ from daskfs.kernels.fgm.pairs import n_implicit, number_of
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
-from daskfs.result import SelectionResult, parents_in
+from daskfs.result import SelectionResult
+from daskfs.selected_table import parents_in
 from daskfs.sources.ingest import ingest
 from tests.refusals import refused
 

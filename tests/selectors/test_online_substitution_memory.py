@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from daskfs.errors import PlanError
-from daskfs.pipeline.folder import Checkpoint
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.selectors.online_substitution.plan import REFIT_NBYTES
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.budget import TILES_NBYTES, DataShape

@@ -134,7 +134,8 @@ def test_a_method_on_many_columns_names_what_it_is_asked_for(make_store, monkeyp
 
     listed, scores_of_listed = found()
     monkeypatch.setattr("daskfs.store.names.MOST_LISTED", 39)
-    monkeypatch.setattr("daskfs.result._SCORES_TOGETHER", 16)
+    monkeypatch.setattr("daskfs.result._SCORES_WRITTEN", 16)
+    monkeypatch.setattr("daskfs.selected_table._SCORES_TOGETHER", 16)
     store = open_store(store.path)
     selector, scores = found()
     assert set(selector.result_.table["name"]) == {"é2", "é7", "é31"}

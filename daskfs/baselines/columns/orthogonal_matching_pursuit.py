@@ -3,7 +3,6 @@
     Input: rows (X, y), number of features s, columns per pass B
     1. S = ∅, r = y - ȳ.
     2. In a pass over all columns: S = S ∪ {the B columns outside S of largest |x_j' r| / ‖x_j‖};
-    3. refit the columns of S; r = residuals (of other losses minus the derivatives of the loss).
     3. refit the columns of S; r = residuals (for other losses, minus the derivatives of the loss).
 
 Y. C. Pati, R. Rezaiifar and P. S. Krishnaprasad, "Orthogonal Matching Pursuit", Proceedings of the 27th Asilomar

@@ -13,7 +13,7 @@ from daskfs.kernels.losses import threshold_of
 from daskfs.losses import LIKELIHOOD, loss_of_two
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
-from daskfs.result import coefficient_norm
+from daskfs.selected_table import coefficient_norm
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.message.choices import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses

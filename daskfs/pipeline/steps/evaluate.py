@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.pipeline.config import Evaluate
-from daskfs.pipeline.examining import Predicted
 from daskfs.pipeline.facts import DataFacts
 from daskfs.pipeline.limits import PlannedStep, ProcessLimits, predicting
 from daskfs.pipeline.predicting import linear_predictor
+from daskfs.pipeline.prediction_quality import Predicted
 from daskfs.pipeline.steps.context import Stored
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import Budget

@@ -20,7 +20,8 @@ from daskfs.methods import find_method
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.applying import model_of_stream
 from daskfs.pipeline.config import Split
-from daskfs.pipeline.examining import Constant, Predicted, evidence_of_stream
+from daskfs.pipeline.examining import evidence_of_stream
+from daskfs.pipeline.prediction_quality import Constant, Predicted
 from daskfs.pipeline.steps.cluster import open_workers
 from daskfs.pipeline.steps.context import Context
 from daskfs.result import SelectionResult

@@ -12,12 +12,13 @@ import numpy as np
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.pipeline.facts import DataFacts
 from daskfs.pipeline.limits import PlannedStep, ProcessLimits
-from daskfs.result import RefitRecord, coefficient_norm
+from daskfs.result import RefitRecord
+from daskfs.selected_table import coefficient_norm
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.resulting import refit_notes
 from daskfs.selectors.shared.budget import Budget
-from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.selected_blocks import BLOCK_VALUES
 
 REFIT_NBYTES = 3 * 8 * BLOCK_VALUES
 """Blocks of training rows, selected columns only, and their copies in double precision."""

@@ -26,9 +26,10 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_kernels_take_it, as_vector
 from daskfs.selectors.shared.record import Record
-from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, fit_each_class, model_of
+from daskfs.selectors.shared.refit import MeanLoss, fit_each_class, model_of
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.selected_blocks import SelectedBlocks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -58,7 +58,7 @@ from daskfs.matrix.names import Names
 from daskfs.matrix.split import in_whole_groups
 from daskfs.matrix.streaming import pieces_of
 from daskfs.parameters import Columns, Count, LossOf, Positive, Tolerance, n_to_select
-from daskfs.result import Parent, columns_of_parents
+from daskfs.selected_table import Parent, columns_of_parents
 from daskfs.selectors.fgm.candidates import (
     NOTHING,
     Candidates,
@@ -89,8 +89,9 @@ from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.inputs import columns_of, seed_of
 from daskfs.selectors.resulting import Selection
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import BLOCK_VALUES, MeanLoss, refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.selected_blocks import BLOCK_VALUES
 from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 from daskfs.selectors.sized import SelectsSize
 
@@ -200,7 +201,7 @@ class FGM(SelectsGroups, SelectsSize, IncludesColumns):
     result_ : SelectionResult
         Its history has a row for each pass: features, objective, gap before the pass and more. With `feature_map` its
         table has the score of each feature before any was selected, and the columns it was made of, with their own
-        scores and ranks as single features (`daskfs.result.columns_of_parents`).
+        scores and ranks as single features (`daskfs.selected_table.columns_of_parents`).
 
     Notes
     -----

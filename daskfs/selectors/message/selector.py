@@ -85,7 +85,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.parameters import Columns as ColumnsGiven
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
-from daskfs.result import coefficient_norm
+from daskfs.selected_table import coefficient_norm
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.included import IncludesColumns

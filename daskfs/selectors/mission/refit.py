@@ -20,9 +20,10 @@ from daskfs.selectors.mission.fit import History, MissionFit, factors_of, first_
 from daskfs.selectors.mission.passes import learn
 from daskfs.selectors.mission.plan import exact_refit_of
 from daskfs.selectors.mission.training import mean_squared_norm
-from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.selected_blocks import SelectedBlocks
 
 RIDGE_OF_STANDARDISED, RIDGE_OF_RAW = 3.0, 10.0
 """Ridges, as multiples of the mean square of a column times s² or s, where s = min(1, k log p / n).

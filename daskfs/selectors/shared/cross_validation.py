@@ -28,10 +28,11 @@ from daskfs.metrics import (
     metric_of,
 )
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import JUDGED, budget_of_refits
+from daskfs.selectors.shared.refit import JUDGED
 from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
+from daskfs.selectors.shared.selected_blocks import budget_of_refits
 
 SIZES = (1, 2, 4, 7, 10, 15, 25, 40, 65, 100)
 N_FOLDS, LEAST_ROWS = 5, 3

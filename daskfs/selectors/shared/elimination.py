@@ -13,9 +13,10 @@ import numpy as np
 
 from daskfs.kernels.linear.linalg import invert_independent
 from daskfs.losses import find_loss
-from daskfs.selectors.shared.refit import Begun, MeanLoss, SelectedBlocks, SelectedFit, model_of, refit_on_blocks
+from daskfs.selectors.shared.refit import Begun, MeanLoss, SelectedFit, model_of, refit_on_blocks
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.selected_blocks import SelectedBlocks
 
 ROUNDS = 3
 COPY = 1e-3  # share of a column's curvature that a copy leaves unexplained

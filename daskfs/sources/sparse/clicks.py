@@ -15,7 +15,8 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import DaskfsError, did_you_mean
 from daskfs.kernels.text import clicks, hashes
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, Bounds
-from daskfs.sources.files import PathLike, open_bytes
+from daskfs.sources.byte_streams import open_bytes
+from daskfs.sources.files import PathLike
 from daskfs.sources.log_bins import bins
 from daskfs.sources.options import SparseOptions, check_choices
 from daskfs.sources.sparse.base import SparseBlock

@@ -14,15 +14,9 @@ import numpy as np
 from daskfs import errors
 from daskfs.files import location
 from daskfs.objects.address import is_url
+from daskfs.sources.byte_streams import open_bytes
 from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
-from daskfs.sources.files import (
-    COMPRESSED,
-    PathLike,
-    expand_paths,
-    is_path,
-    open_bytes,
-    unchanged,
-)
+from daskfs.sources.files import COMPRESSED, PathLike, expand_paths, is_path, unchanged
 from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.sparse.line_source import cut_lines, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES

@@ -17,7 +17,8 @@ from daskfs import errors
 from daskfs.documents import PATH, Words
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
-from daskfs.sources.files import OfFiles, PathLike, text_ratio
+from daskfs.sources.byte_streams import text_ratio
+from daskfs.sources.files import OfFiles, PathLike
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.kmers import CountedRows, Kmers, KmerWeighting

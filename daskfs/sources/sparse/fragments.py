@@ -13,7 +13,8 @@ from pydantic import Field
 from daskfs import errors
 from daskfs.kernels.text.kmers import UNKNOWN
 from daskfs.losses import TargetKind
-from daskfs.sources.files import OfFiles, PathLike, text_ratio
+from daskfs.sources.byte_streams import text_ratio
+from daskfs.sources.files import OfFiles, PathLike
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.fasta import KmerOptions
 from daskfs.sources.sparse.kmers import CountedRows, Kmers, KmerWeighting

@@ -18,8 +18,9 @@ from daskfs import errors
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import part_nbytes
+from daskfs.sources.byte_streams import open_bytes, text_ratio
 from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
-from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, expand_paths, open_bytes, text_ratio, unchanged
+from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, expand_paths, unchanged
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, PIECE_NBYTES, LineFormat, Pieces, blocks_of
 

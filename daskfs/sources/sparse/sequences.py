@@ -12,7 +12,8 @@ import numpy as np
 
 from daskfs import errors
 from daskfs.kernels.text import fastq, kmers
-from daskfs.sources.files import COMPRESSED, changed, expand_paths, open_bytes, stamp
+from daskfs.sources.byte_streams import open_bytes
+from daskfs.sources.files import COMPRESSED, changed, expand_paths, stamp
 
 ConfigError = errors.ConfigError.about("sequences")
 SourceError = errors.SourceError.about("sequences")

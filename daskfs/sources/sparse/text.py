@@ -18,7 +18,8 @@ from daskfs.kernels.text import hashes
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import part_nbytes
-from daskfs.sources.files import OfFiles, PathLike, text_ratio
+from daskfs.sources.byte_streams import text_ratio
+from daskfs.sources.files import OfFiles, PathLike
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.documents import Document, Documents, Layout
