@@ -17,7 +17,7 @@ from benchmarks.jobs import JOBS
 from benchmarks.jobs.quality import auto_evidence, judged, which_selector
 
 PAGE = ROOT / "docs" / "measurements.md"
-SECTIONED = (ROOT / "README.md", ROOT / "docs" / "which_selector.md")
+SECTIONED = (ROOT / "README.md", ROOT / "docs" / "which_selector.md", ROOT / "docs" / "object_stores.md")
 SECTION = re.compile(r"(<!-- made by python -m benchmarks tables: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 WORSE = 1.25
 """A ratio to a rival that grew by more than this is flagged."""
@@ -217,10 +217,23 @@ def costs(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
+def distant(records: Sequence[Record]) -> str:
+    """Return the table of docs/object_stores.md: seconds from a local disk, and multiples of them from a distance."""
+    others = [name for name in JOBS["object_store"].contenders if name != "local disk"]
+    lines = ["| | seconds, local disk | " + " | ".join(others) + " |", "|---" * (len(others) + 2) + "|"]
+    found = runs(records)
+    scale = next(scale for scale in reversed(SCALES) if ("object_store", scale) in found)
+    for case, by_contender in by_case(found["object_store", scale][-1]):
+        seconds = {name: median(one["wall_s"] for one in measured) for name, measured in by_contender.items()}
+        times = [number(seconds[name] / seconds["local disk"]) for name in others]
+        lines.append(f"| {case['method']} | {number(seconds['local disk'])} | {' | '.join(times)} |")
+    return "\n".join(lines)
+
+
 def sections(records: Sequence[Record]) -> dict[str, str]:
     """Return the texts of marked sections by their names."""
-    made = {"evidence": evidence, "costs": costs, "which_selector": which_selector, "judged": judged}
-    return {name: function(records) for name, function in made.items()}
+    made = (evidence, costs, which_selector, judged, distant)
+    return {function.__name__: function(records) for function in made}
 
 
 def filled(text: str, records: Sequence[Record]) -> str:
