@@ -107,7 +107,9 @@ def one_line(text: str) -> str:
 
 def provenance(run: Sequence[Record]) -> str:
     """Return when, at which commit and on what a run was made."""
-    first, n_repeats = run[0], 1 + max(record["repeat"] for record in run)
+    first = run[0]
+    most = [1 + max(one["repeat"] for records in of.values() for one in records) for _, of in by_case(run)]
+    n_repeats = " or ".join(str(number) for number in sorted({*most}))
     if "transcribed" in first:
         newer = [record for record in run if "transcribed" not in record]
         commits = ", ".join(dict.fromkeys(record["commit"] for record in newer))
@@ -118,7 +120,7 @@ def provenance(run: Sequence[Record]) -> str:
         versions |= record.get("versions", {})
     machine = first["machine"]
     return (
-        f"*{n_repeats} repeat{'s' * (n_repeats > 1)}, {first['run'][:10]}, commit {first['commit']}"
+        f"*{n_repeats} repeat{'s' * (max(most) > 1)}, {first['run'][:10]}, commit {first['commit']}"
         f"{' with changes' * first['dirty']}, {machine['cores']} cores, {machine['cpu']}, {machine['memory_gib']} GiB; "
         f"{', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}.*"
     )
