@@ -1,6 +1,6 @@
 """Run everything, piece by piece, and end with one page: each folder of tests whole, fuzzing, storms, other Pythons.
 
-    python3 .ci/nightly.py [PIECE ...]       all, or those whose names begin so; none that ended at this commit
+    python3 .ci/nightly.py [PIECE ...]       all, those named, or those that begin so; none that ended at this commit
     python3 .ci/nightly.py --again          those that failed, too
 
 Works in .venv-test, which the README's test command makes. Logs and the page are in nightly/<commit>/.
@@ -62,16 +62,18 @@ def run(name: str, command: list[str], folder: Path) -> dict[str, object]:
 
 def main() -> int:
     """Run what is asked for and has not ended; return how many pieces failed."""
-    again, wanted = "--again" in sys.argv, tuple(word for word in sys.argv[1:] if not word.startswith("-"))
+    again, words = "--again" in sys.argv, [word for word in sys.argv[1:] if not word.startswith("-")]
     git = ["git", "describe", "--always", "--dirty"]
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     folder = ROOT / "nightly" / commit
     folder.mkdir(parents=True, exist_ok=True)
     state = folder / "results.json"
     results = json.loads(state.read_text()) if state.exists() else {}
-    for name, command in pieces().items():
+    every = pieces()
+    beginnings = tuple(word for word in words or [""] if word not in every)
+    for name, command in every.items():
         is_done = name in results and not (again and results[name]["outcome"].startswith("FAILED"))
-        if is_done or not name.startswith(wanted or ("",)):
+        if is_done or not (name in words or name.startswith(beginnings)):
             continue
         print(f"{time.strftime('%H:%M')} {name} ...", flush=True)
         results[name] = run(name, command, folder)
@@ -82,7 +84,7 @@ def main() -> int:
     data = "is set" if os.environ.get("DASKFS_DATA") else "is unset: tests of real data skip"
     page = [f"# Nightly at {commit}", "", f"DASKFS_DATA {data}.", ""]
     page += ["| piece | outcome | seconds | last line | log |", "|---|---|---:|---|---|"]
-    for name in pieces():
+    for name in every:
         columns = ("outcome", "seconds", "end", "log")
         told = [str(results[name][column]) for column in columns] if name in results else ["not run", "", "", ""]
         page.append(f"| {name} | {' | '.join(told)} |")
