@@ -19,9 +19,9 @@ import distributed
 import numpy as np
 
 import daskfs
-from daskfs.cluster import workers as cluster_workers
+from daskfs.cluster import dask_workers
+from daskfs.cluster.dask_workers import OnDask
 from daskfs.cluster.open import open_cluster
-from daskfs.cluster.workers import OnDask
 from daskfs.pipeline.cost import TILE_NBYTES
 
 
@@ -78,7 +78,7 @@ def many_workers(address: str, n_workers: int, security: Any) -> None:
             await worker
         await workers[0].finished()
 
-    cluster_workers._TOGETHER_S = 0.0  # each block is a task
+    dask_workers._TOGETHER_S = 0.0  # each block is a task
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(QUIET):
         asyncio.run(run())

@@ -226,7 +226,8 @@ def run_child(job: Job, request: dict[str, Any], python: str) -> Record:
         request = {**request, "job": job.name, "marker": str(marker), "result": str(result)}
         environment = {**os.environ, **dict.fromkeys(THREADS, str(job.threads)), "TMPDIR": scratch}
         environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-        command = [python, "-c", "from benchmarks.harness import child; child()", json.dumps(request)]
+        says = "from benchmarks.harness import child; from benchmarks.jobs import JOBS; child(JOBS)"
+        command = [python, "-c", says, json.dumps(request)]
         peak, deadline = 0, time.monotonic() + PATIENCE * job.timeout_s
         with log.open("wb") as out, subprocess.Popen(command, env=environment, cwd=ROOT, stdout=out, stderr=out) as run:
             while run.poll() is None:
@@ -291,18 +292,16 @@ def end_tree(pid: int) -> None:
             process.kill()
 
 
-def child() -> None:
+def child(jobs: Mapping[str, Job]) -> None:
     """Answer the request on the command line: what a child process does."""
     request = json.loads(sys.argv[1])
-    Path(request["result"]).write_text(json.dumps(answered(request)))
+    Path(request["result"]).write_text(json.dumps(answered(request, jobs)))
 
 
-def answered(request: dict[str, Any]) -> Record:
+def answered(request: dict[str, Any], jobs: Mapping[str, Job]) -> Record:
     """Make data, or measure one contender, in this process."""
-    from benchmarks.jobs import JOBS
-
     warnings.simplefilter("ignore")  # of convergence, at the default tolerances of each library
-    job, path = JOBS[request["job"]], Path(request["data"])
+    job, path = jobs[request["job"]], Path(request["data"])
     if "make" in request:
         made = job.data(path.parent, request["make"]["seed"], **request["make"]["case"])
         with path.open("wb") as file:

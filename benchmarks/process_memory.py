@@ -365,8 +365,8 @@ def read_all(matrix: Any, n_rows: int) -> None:
 def row_nbytes(folder: Path) -> dict[str, float]:
     """Return what a row more takes: of 8 million rows of a store with 10 million, against one million."""
     import daskfs
+    from daskfs.cluster.dask_workers import OnDask
     from daskfs.cluster.open import open_cluster
-    from daskfs.cluster.workers import OnDask
 
     make_store(folder, "very tall")
     store = daskfs.open_store(folder / "very tall.zarr")

@@ -28,9 +28,10 @@ import psutil
 import pytest
 
 from daskfs import AsyncOnlineSubstitution, Message, ingest
+from daskfs.cluster.dask_workers import OnDask, Rounds
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import check_scheduler, open_cluster, parse_bytes, workers_of
-from daskfs.cluster.workers import Here, OnDask, Round, Rounds, Workers
+from daskfs.cluster.workers import Here, Round, Workers
 from daskfs.errors import ConfigError, DataError, RunError
 from tests.integration.workshop import ENVIRONMENT
 from tests.refusals import refused
@@ -97,7 +98,7 @@ def long_text(_: int) -> tuple[str, str]:
     ids=["small blocks", "long ones", "much comes back"],
 )
 def test_small_blocks_are_taken_several_to_a_task(monkeypatch, function, seconds, are_together):
-    monkeypatch.setattr("daskfs.cluster.workers._TOGETHER_S", seconds)
+    monkeypatch.setattr("daskfs.cluster.dask_workers._TOGETHER_S", seconds)
     with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
         found = dict(workers.map_blocks(function, range(100), name="task"))
     assert sorted(found) == list(range(100))
@@ -109,7 +110,7 @@ def rows_taken(rows: np.ndarray) -> tuple[int, int]:
 
 
 def test_tasks_that_are_sent_much_are_sent_in_several_messages_without_a_warning(monkeypatch):
-    monkeypatch.setattr("daskfs.cluster.workers._TOGETHER_S", 1e9)
+    monkeypatch.setattr("daskfs.cluster.dask_workers._TOGETHER_S", 1e9)
     sent: list[int] = []
     with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
         submit = workers.client.map
@@ -122,7 +123,7 @@ def test_tasks_that_are_sent_much_are_sent_in_several_messages_without_a_warning
 
 
 def test_rounds_of_few_small_blocks_begin_with_tasks_as_large_as_the_last_round_ended(monkeypatch):
-    monkeypatch.setattr("daskfs.cluster.workers._TOGETHER_S", 1e9)
+    monkeypatch.setattr("daskfs.cluster.dask_workers._TOGETHER_S", 1e9)
     with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
         for _ in range(2):
             found = dict(workers.map_blocks(its_task, range(8), name="task"))
@@ -192,7 +193,7 @@ def test_the_tree_of_a_reduction_depends_on_the_number_of_blocks_only(workers, n
 def test_large_blocks_of_a_reduction_are_sent_some_at_a_time(workers, monkeypatch, n_items):
     if workers.client is None:
         pytest.skip("nothing is sent")
-    monkeypatch.setattr("daskfs.cluster.workers._MESSAGE_NBYTES", 8 * 1000)
+    monkeypatch.setattr("daskfs.cluster.dask_workers._MESSAGE_NBYTES", 8 * 1000)
     sent, most_ahead, there = 0, 0, 0
     submitted, gathered = OnDask._submitter, OnDask._gathered
 
@@ -443,7 +444,7 @@ def results_of(workers: Workers, shared: Any, markers: list[Path]) -> dict[str, 
 @pytest.mark.slow
 @pytest.mark.parametrize("message_nbytes", [4 << 20, 1])
 def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_path, monkeypatch, message_nbytes):
-    monkeypatch.setattr("daskfs.cluster.workers._MESSAGE_NBYTES", message_nbytes)
+    monkeypatch.setattr("daskfs.cluster.dask_workers._MESSAGE_NBYTES", message_nbytes)
     large, markers = np.arange(100_000.0), [tmp_path / name for name in ("map", "sum", "chain", "lasting")]
     for marker in markers:
         marker.touch()  # nobody dies

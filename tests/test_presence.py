@@ -18,9 +18,10 @@ from distributed import Client, LocalCluster
 
 from daskfs.cluster import presence
 from daskfs.cluster.client import cluster_errors, kept_on, released
+from daskfs.cluster.dask_workers import OnDask
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.presence import presence_of
-from daskfs.cluster.workers import OnDask, Round
+from daskfs.cluster.workers import Round
 from daskfs.errors import RunError
 from tests.refusals import refused
 

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any
 from daskfs import errors, interrupts
 from daskfs.cluster.certificates import security_of
 from daskfs.cluster.client import cluster_errors
+from daskfs.cluster.dask_workers import OnDask
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster
 from daskfs.cluster.local import local_cluster, worker_environment
 from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, print_to_stderr
 from daskfs.cluster.ssh import ssh_cluster
-from daskfs.cluster.workers import Here, OnDask, Workers
+from daskfs.cluster.workers import Here, Workers
 from daskfs.version import __version__
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.workers import OnDask, Workers
+from daskfs.cluster.dask_workers import OnDask
+from daskfs.cluster.workers import Workers
 from daskfs.watching.state import State
 from daskfs.watching.watch import Measured, Viewer, Watch, measured_here
 

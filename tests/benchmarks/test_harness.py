@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as commands
-from benchmarks import harness, jobs, tables
+from benchmarks import harness, tables
 from benchmarks.harness import Contender, Job, NotApplicable
 
 
@@ -34,18 +34,17 @@ def job(run=None, peers=None, **options) -> Job:
 
 
 @pytest.fixture
-def answered(monkeypatch, tmp_path):
+def answered(tmp_path):
     """Answer requests about a job in this process."""
 
     def answer(job: Job, contender: str, n: int = 10, warm_up: int | None = None):
-        monkeypatch.setattr(jobs, "JOBS", {job.name: job})
         request = {"job": job.name, "marker": str(tmp_path / "marker"), "data": str(tmp_path / "data.pickle")}
-        harness.answered({**request, "make": {"case": {"n": n}, "seed": 0}})
+        harness.answered({**request, "make": {"case": {"n": n}, "seed": 0}}, {job.name: job})
         warm = None
         if warm_up is not None:
             warm = str(tmp_path / "warm.pickle")
-            harness.answered({**request, "data": warm, "make": {"case": {"n": warm_up}, "seed": 0}})
-        return harness.answered({**request, "contender": contender, "warm_up": warm})
+            harness.answered({**request, "data": warm, "make": {"case": {"n": warm_up}, "seed": 0}}, {job.name: job})
+        return harness.answered({**request, "contender": contender, "warm_up": warm}, {job.name: job})
 
     return answer
 

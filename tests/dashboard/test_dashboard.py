@@ -123,7 +123,7 @@ def test_a_scheduler_that_takes_no_plugins_keeps_nobody_from_working():
     def refuse(*_):
         raise ValueError("plugins are not allowed")
 
-    from daskfs.cluster.workers import OnDask
+    from daskfs.cluster.dask_workers import OnDask
 
     client = SimpleNamespace(register_plugin=refuse, dashboard_link="http://node:8787/status")
     kept = Kept()

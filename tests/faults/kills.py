@@ -18,13 +18,13 @@ from daskfs.documents import dump_yaml
 from tests.faults.storms import environment
 
 MOMENTS = {
-    "save": "before('daskfs.pipeline.folder', 'Checkpoint', 'save')",
+    "save": "before('daskfs.pipeline.checkpoint', 'Checkpoint', 'save')",
     "kernel": "before('daskfs.interrupts', None, 'call_kernel')",
     "kernel after a save": "note_saves(); before('daskfs.interrupts', None, 'call_kernel', is_late=True)",
     "write": "before('daskfs.store.writer', 'StoreWriter', 'write')",
     "part": "in_small_parts(); before('daskfs.interrupts', None, 'check')",
     "first tiles": "in_small_parts(); before('daskfs.store.row_sorter', 'SortedRuns', 'gathered')",
-    "other tiles": "in_small_parts(); before('daskfs.cluster.workers', 'OnDask', '_as_they_come')",
+    "other tiles": "in_small_parts(); before('daskfs.cluster.dask_workers', 'OnDask', '_as_they_come')",
     "step": "in_small_parts(); before('daskfs.store.unfinished', None, 'written_whole')",
     "sparse rows": "in_small_parts(); before('daskfs.store.sparse.entry_runs', 'EntryBuffer', 'add')",
     "sparse chunk": "in_small_parts(); before('daskfs.store.sparse.vectors', 'VectorWriter', 'append')",
@@ -47,7 +47,7 @@ def count():
         os.killpg(0, {number}) if {group} else os.kill(os.getpid(), {number})
 saves = []
 def note_saves():
-    kept = importlib.import_module('daskfs.pipeline.folder').Checkpoint
+    kept = importlib.import_module('daskfs.pipeline.checkpoint').Checkpoint
     save = kept.save
     def noted(*arguments, **options):
         result = save(*arguments, **options)

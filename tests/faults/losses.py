@@ -49,9 +49,10 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 import daskfs
 from daskfs import interrupts
+from daskfs.cluster.dask_workers import OnDask
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.presence import presence_of
-from daskfs.cluster.workers import Here, OnDask
+from daskfs.cluster.workers import Here
 from daskfs.errors import RunError
 from daskfs.methods import SELECTORS
 from daskfs.pipeline.checkpoint import Checkpoint
