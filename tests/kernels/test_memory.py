@@ -23,8 +23,9 @@ from daskfs.kernels.glm.lsa import lsa_path, lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_fit, softmax_nbytes
 from daskfs.kernels.group_lasso import path as group_paths
 from daskfs.kernels.group_lasso.groups import ColumnGroups
-from daskfs.kernels.lasso.least_squares import least_squares, least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, lasso_path, path_nbytes
+from daskfs.kernels.linear.correlations import correlations, correlations_nbytes
+from daskfs.kernels.linear.moments import moments
 
 ROOT = Path(__file__).parents[2]
 STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -59,10 +60,10 @@ def logistic_lsa(X: np.ndarray, y: np.ndarray) -> int:
     return lsa_path_nbytes(*X.shape, 100)
 
 
-def dependent_columns(X: np.ndarray, y: np.ndarray) -> int:
-    X[:, 1] = X[:, 0]
-    least_squares(X, y, np.ones(len(y)))
-    return least_squares_nbytes(*X.shape)
+def normal_equations(X: np.ndarray, y: np.ndarray) -> int:
+    weight = np.ones(len(y))
+    correlations(X, weight, moments(X, y, weight))
+    return correlations_nbytes(*X.shape)
 
 
 def logistic_fit(X: np.ndarray, y: np.ndarray) -> int:
@@ -86,7 +87,7 @@ KERNELS: dict[Callable[[np.ndarray, np.ndarray], int], tuple[Sizes, Sizes]] = {
     logistic_path: ((200, 30), (100_000, 60)),
     group_path: ((300, 200), (3000, 1500)),
     logistic_lsa: ((200, 30), (100_000, 60)),
-    dependent_columns: ((200, 30), (5000, 600)),
+    normal_equations: ((200, 30), (5000, 600)),
     logistic_fit: ((200, 30), (100_000, 60)),
     three_classes: ((200, 10), (60_000, 60)),
     classes_of_many_columns: ((150, 200), (1200, 1000)),

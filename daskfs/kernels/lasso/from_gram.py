@@ -6,14 +6,15 @@ blocks, computes them: the path goes as far as the rows allow, and returns the r
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from daskfs.kernels.blocks.dense_block import as_block
-from daskfs.kernels.lasso.gram_cache import GramCache
-from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
 from daskfs.kernels.lasso.path import Grid, default_max_features, follow_path, gram_capacity
 from daskfs.kernels.lasso.result import STOPS, LassoPath
 from daskfs.kernels.lasso.steps import ROWS, TOO_MANY_GRAM_ROWS, new_rule, new_state
+from daskfs.kernels.linear.linalg import extend_cholesky, minimum_norm, solve_cholesky
 from daskfs.kernels.linear.moments import Moments
 
 
@@ -103,6 +104,15 @@ def wanted_rows(m: Moments, features: np.ndarray, gradient: np.ndarray, batch: i
     return np.sort(largest[size[largest] >= 0.0])
 
 
+class Fit(NamedTuple):
+    """A least-squares fit. The intercept follows from the means."""
+
+    coef: np.ndarray
+    """Shape (n_features,), on the scale of the data; NaN for constant columns, which the rows do not determine."""
+    is_singular: bool
+    """Whether the columns were linearly dependent, so that the solution of least norm was taken."""
+
+
 def least_squares_from_gram(m: Moments, features: np.ndarray, gram: np.ndarray) -> Fit:
     """Fit y by least squares on all columns of the moments.
 
@@ -117,13 +127,15 @@ def least_squares_from_gram(m: Moments, features: np.ndarray, gram: np.ndarray) 
     Returns
     -------
     Fit
+        By Cholesky on the standardised columns; if they are linearly dependent, the solution of least norm.
     """
-    gram = 0.5 * (gram + gram.T)
+    gram, cross = 0.5 * (gram + gram.T), m.cross[features]
     np.fill_diagonal(gram, 1.0)
-    cache = GramCache(
-        m.total, m.y_mean, m.y_variance, features, m.mean[features], m.scale[features], m.cross[features], gram
-    )
-    fit = least_squares_from_cache(cache, np.arange(len(m.scale)), np.flatnonzero(m.scale == 0.0))
-    if fit is None:
-        raise ValueError("expected the correlations of all columns that vary")
-    return fit
+    coef, solution, factor = np.full(len(m.scale), np.nan), np.empty(len(features)), np.zeros_like(gram)
+    rank = extend_cholesky(gram, np.arange(len(features)), len(features), 0, factor)
+    if rank == len(features):
+        solve_cholesky(factor, len(features), cross, solution)
+    else:
+        solution = minimum_norm(gram, cross)
+    coef[features] = solution / m.scale[features]
+    return Fit(coef, rank < len(features))

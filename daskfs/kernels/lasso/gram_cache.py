@@ -33,12 +33,6 @@ class GramCache(NamedTuple):
     gram: np.ndarray
     """Shape (n, n): correlations."""
 
-    def places(self, columns: np.ndarray) -> np.ndarray | None:
-        """Return the positions of `columns` in `features`, or None if one is missing."""
-        place_of = {int(feature): place for place, feature in enumerate(self.features)}
-        found = [place_of.get(int(column), -1) for column in columns]
-        return None if -1 in found else np.array(found, dtype=np.int64)
-
 
 def cache_gram(m: Moments, state: PathState, max_features: int | None) -> GramCache:
     """Return the cache of a path's features, at most `max_features`; None keeps all that have a Gram row."""

@@ -15,8 +15,8 @@ from daskfs.kernels.glm.fit import glm_fit_nbytes
 from daskfs.kernels.glm.lsa import lsa_path_nbytes
 from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.group_lasso.path import default_max_columns, group_path_nbytes
-from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, gram_capacity, knot_capacity, path_nbytes
+from daskfs.kernels.linear.correlations import correlations_nbytes
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
@@ -225,7 +225,7 @@ class Subsets:
         read = n_subsets * n_rows * (n_columns * max(self.data.itemsize, 4) + 24)
         if loss.has_classes:
             return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + self.data.tiles_nbytes
-        fit_nbytes = least_squares_nbytes if loss.is_quadratic else glm_fit_nbytes
+        fit_nbytes = correlations_nbytes if loss.is_quadratic else glm_fit_nbytes
         return read + fit_nbytes(n_rows, n_columns) + self.data.tiles_nbytes
 
     # of matrices with products of columns, such as genotypes: only columns that come near a path are decoded

@@ -21,8 +21,9 @@ from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.group_lasso.path import group_path
 from daskfs.kernels.lasso.path import lasso_path
 from daskfs.kernels.lasso.result import LassoPath
+from daskfs.kernels.linear.correlations import correlations
 from daskfs.kernels.linear.linalg import MIN_PIVOT
-from daskfs.kernels.linear.moments import Moments, gram_rows, moments
+from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.losses import find_loss
 from daskfs.selectors.message.choices import (
     Ballots,
@@ -236,7 +237,7 @@ def refit(
     """
     if settings.record.is_quadratic:
         m = moments(X, y, weight)
-        gram = _gram(X, weight, m)
+        gram = correlations(X, weight, m)
         return NormalEquations(*of_one(m.total, m.y_mean, m.y_variance, m.mean, m.scale, m.cross, gram))
     X, y, weight = merge_rows(X, y, weight)
     fit: Any
@@ -341,18 +342,6 @@ def gain_of_groups(hessian: np.ndarray, coef: np.ndarray, groups: ColumnGroups, 
 def of_one(*values: Any) -> list[np.ndarray]:
     """Return the values of one subset as arrays with a leading axis of length 1."""
     return [np.asarray(value)[None] for value in values]
-
-
-def _gram(X: np.ndarray, weight: np.ndarray, m: Moments) -> np.ndarray:
-    """Return the correlations of all columns; 0 for constant ones."""
-    varies = np.flatnonzero(m.scale > 0.0)
-    rows = np.empty((len(varies), X.shape[1]))
-    gram_rows(X, weight, m, varies, rows)
-    gram = np.zeros((X.shape[1], X.shape[1]))
-    gram[varies] = rows
-    gram = 0.5 * (gram + gram.T)
-    np.fill_diagonal(gram, 1.0)
-    return gram
 
 
 @dataclass(frozen=True, slots=True)
