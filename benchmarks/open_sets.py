@@ -195,8 +195,6 @@ def _gisette() -> tuple[Matrix, np.ndarray, Task]:
     return X, y, "binary"
 
 
-KNOWN_BEFORE_A_FLIGHT = ["Month", "DayofMonth", "DayOfWeek", "UniqueCarrier", "FlightNum", "TailNum", "Origin", "Dest"]
-KNOWN_BEFORE_A_FLIGHT += ["Distance"]
 ADULT = ["workclass", "education", "marital-status", "occupation", "relationship", "ethnicity", "sex", "native-country"]
 
 SETS: dict[str, Callable[[], tuple[Matrix, np.ndarray, Task]]] = {

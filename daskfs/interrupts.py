@@ -46,7 +46,6 @@ _MARK = 0
 _POLL_S = 0.1
 
 T = TypeVar("T")
-Handler = Callable[[int, FrameType | None], Any]
 
 
 class _State:

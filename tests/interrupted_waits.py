@@ -134,7 +134,7 @@ def watch_a_run() -> None:
 
 
 def watch_jobs() -> None:
-    watch: Any = JobWatch("slurm", Path(), 1, 1, lambda text: None)
+    watch: Any = JobWatch("slurm", Path(), 1, lambda text: None)
     watch._look = work
     with watch.watching(None, None):
         pass

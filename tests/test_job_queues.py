@@ -272,7 +272,7 @@ def test_a_job_that_is_cancelled_as_it_starts_is_replaced_once_its_batch_system_
     monkeypatch.setitem(job_watch.BATCH_SYSTEMS, "slurm", BatchSystem(asked, lambda job: None))
     monkeypatch.setattr(job_watch, "_LOOK_S", 0.001)
     monkeypatch.setattr(job_watch, "_FIRST_ASK_S", 0.001)
-    watch = JobWatch("slurm", Path(), 1, 1, told.append)
+    watch = JobWatch("slurm", Path(), 1, told.append)
     with watch.watching(OneJob(), 1):
         end = time.monotonic() + 60.0
         while not any("submitting another" in line for line in told) and time.monotonic() < end:

@@ -68,7 +68,7 @@ class _Raw:
         if encoder["kind"] == "table":
             table = TableEncoder.from_document(encoder["table"])
             self.ids = [name for name, column in table.columns.items() if column.role == "id"]
-            self.columns, self.drops = table.columns, {k for k, one in table.columns.items() if one.missing == "drop"}
+            self.columns = table.columns
             owners = {k: (name, start) for name, (start, stop) in table.spans.items() for k in range(start, stop)}
             self.made = [(owners[k][0], table.encoders[owners[k][0]], k - owners[k][1]) for k in wanted]
         elif encoder["kind"] == "one_hot":

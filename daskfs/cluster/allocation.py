@@ -28,7 +28,6 @@ from daskfs.cluster.settings import OF_WORKERS
 ConfigError = errors.ConfigError.about("clusters")
 RunError = errors.RunError.about("clusters")
 
-RUNNERS = ("slurm", "mpi")
 _NUMBERS = {  # environment variables with the number of the task and the number of tasks
     "slurm": [("SLURM_PROCID", "SLURM_NTASKS")],
     "mpi": [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "PMIX_SIZE"), ("PMI_RANK", "PMI_SIZE")],

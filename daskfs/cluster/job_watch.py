@@ -38,18 +38,18 @@ class JobWatch:
         The batch system: a key of `BATCH_SYSTEMS`.
     logs : Path
         The folder of the jobs' logs.
-    n_workers, processes : int
-        Number of wanted worker processes, and number per job.
+    n_workers : int
+        Number of wanted worker processes.
     tell : callable
         Receives messages about jobs.
     """
 
-    def __init__(self, kind: str, logs: Path, n_workers: int, processes: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, kind: str, logs: Path, n_workers: int, tell: Callable[[str], None]) -> None:
         self.fault: errors.RunError | None = None
         """Reason why there will be no workers; raised by any wait for them."""
         self.n_up = 0
         """Current number of workers."""
-        self._kind, self._logs, self._n_workers, self._processes, self._tell = kind, logs, n_workers, processes, tell
+        self._kind, self._logs, self._n_workers, self._tell = kind, logs, n_workers, tell
         self._system = BATCH_SYSTEMS[kind]
         self._cluster: Any = None
         self._n_jobs: int | None = None

@@ -306,7 +306,7 @@ def job_cluster(
         problem = f"cannot create the folder of the job logs ({fault.strerror})"
         remedy = "choose another folder that all nodes share"
         raise RunError(problem, f"cluster.log_directory {options.logs}", remedy) from None
-    watch = JobWatch(options.kind, options.logs, options.n_workers, options.processes_of_job, tell)
+    watch = JobWatch(options.kind, options.logs, options.n_workers, tell)
     secret = secrets.token_urlsafe(16)
     listen = dashboard_address or f"{LOOPBACK}:0"
     scheduler = {"dashboard": dashboard_address is not None, "dashboard_address": listen, "http_prefix": f"/{secret}"}

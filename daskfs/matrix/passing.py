@@ -76,7 +76,7 @@ class PassingBlocks(OfBlocks, Passing):
         first = next(self._blocks, None)
         if first is None:
             raise DataError("expected at least one block, found none", "blocks", "create a new iterator")
-        self.dtype, self.first_nbytes, self._is_sparse = np.dtype(first.X.dtype), first.nbytes, first.is_sparse
+        self.dtype, self._is_sparse = np.dtype(first.X.dtype), first.is_sparse
         self._take(first)
 
     @property

@@ -69,8 +69,6 @@ class ObjectPath:
     query: str = ""
     options: tuple[tuple[str, str], ...] = ()
 
-    is_object = True
-
     @classmethod
     def of(cls, url: str, options: Mapping[str, Any] | None = None) -> ObjectPath:
         """Return the path of a URL.

@@ -15,8 +15,6 @@ SourceError = errors.SourceError.about("object-stores")
 PIECE_NBYTES = 1 << 20
 MOST_AHEAD = 8
 """Maximum number of prefetched pieces; it starts at one and doubles whenever the reader has to wait."""
-STREAM_NBYTES = (MOST_AHEAD + 2) * PIECE_NBYTES
-"""Maximum memory of a stream."""
 
 
 class ObjectStream(io.RawIOBase):
