@@ -216,8 +216,13 @@ def main(method: str, when: str) -> None:
 
 
 def on_workers_of_others(method: str) -> None:
-    """Run the functions and a fit on processes that a user started without us, on each before and after the fit."""
+    """Run the functions and a fit on processes that a user started without us, on each before and after the fit.
+
+    The functions are sent by the name of their module: numba caches none that was sent by value.
+    """
     from distributed import Client, LocalCluster
+
+    from tests.neighbours.user_functions import PLAIN, wrong
 
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
         on_each = [client.run(wrong, PLAIN[::2])]
