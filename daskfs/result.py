@@ -145,6 +145,7 @@ class SelectionResult:
 
     Examples
     --------
+    >>> from daskfs.selected_table import selection_table
     >>> table = selection_table([7, 2], [1.5, -0.5], [1.0, 0.8])
     >>> SelectionResult("message", table, 0.25, {}, n_samples=100, n_features=10)
     SelectionResult(message: 2 of 10 features from 100 samples: x7, x2)
@@ -227,6 +228,7 @@ class SelectionResult:
 
         Examples
         --------
+        >>> from daskfs.selected_table import Parent, selection_table
         >>> table = selection_table([3], [1.5], [1.0], np.array(["a", "b", "a^2", "a * b"]))
         >>> made_of = columns_of_parents([0.31], [[Parent("a", 0.012, 7), Parent("b", 0.002, 19)]])
         >>> result = SelectionResult("fgm", table.assign(**made_of), 0.0, {}, n_samples=100, n_features=5)

@@ -24,6 +24,7 @@ OUTSIDE_MESSAGES = {
     "cli.py",
     "applied/export.py",
     "pipeline/drafting.py",
+    "pipeline/genotype_drafts.py",
     "pipeline/explaining.py",
     "pipeline/examining.py",
 }
