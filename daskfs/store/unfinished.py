@@ -103,9 +103,9 @@ class UnfinishedStore:
     def remove(self) -> None:
         """Remove everything that was written."""
         _remove(self.folder)
-        if not isinstance(sys.exception(), KeyboardInterrupt):
+        if not isinstance(sys.exception(), (KeyboardInterrupt, OSError, StoreError)):
             return
-        for _ in range(_CHECKS):  # after an interrupt, Zarr's threads may still be writing
+        for _ in range(_CHECKS):  # after an interrupt or a failed write, Zarr's threads may still be writing
             time.sleep(_PAUSE_S)
             if not (self.folder / LOCK).exists():
                 _remove(self.folder)

@@ -319,7 +319,7 @@ def campaign(seed: int = 0, n: int = 1000) -> list[Outcome]:
     done = subprocess.run(
         command,
         cwd=root,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": paths, "MALLOC_ARENA_MAX": "2"},  # each reserves 64 MiB of addresses
         capture_output=True,
         text=True,
         timeout=patience,
@@ -334,8 +334,9 @@ def campaign(seed: int = 0, n: int = 1000) -> list[Outcome]:
 
 
 def _main(seed: int, n: int) -> None:
-    judge("csv", seed, -1)  # all that is imported when first called
-    judge("parquet", seed, -1)
+    for kind in KINDS:  # all that is imported, and all threads that are started, when first called
+        for number in range(-6, 0):
+            judge(kind, seed, number)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     _, most = resource.getrlimit(resource.RLIMIT_AS)  # may be less than unlimited where the campaign itself is limited
     resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_NBYTES, most))

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -315,6 +316,31 @@ def test_the_rest_of_another_host_is_not_touched(tmp_path):
     with refused(StoreExistsError, "store-exists", naming=["hand"]), StoreWriter(tmp_path / "s.zarr", 70, source={}):
         pass
     assert lock.exists()
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), OSError(errno.ENOSPC, "no space left on device")])
+def test_what_zarrs_threads_write_after_a_failed_write_is_removed_too(tmp_path, fault):
+    """Zarr makes the folders of its files, and a chunk that fails does not stop those that are being written."""
+    path, chunk = tmp_path / "s.zarr", tmp_path / "s.zarr.unfinished" / "X" / "c" / "0"
+
+    def write_late():
+        for _ in range(3000):
+            if not chunk.parents[2].exists():
+                break
+            time.sleep(0.001)
+        chunk.parent.mkdir(parents=True)
+        chunk.write_bytes(b"late")
+
+    def fail():
+        with StoreWriter(path, 70, source={}):
+            late.start()
+            raise fault
+
+    late = threading.Thread(target=write_late)
+    with pytest.raises((KeyboardInterrupt, StoreError)):
+        fail()
+    late.join()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("n_threads", [0, 2, 100])
