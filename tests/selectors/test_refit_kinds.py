@@ -12,7 +12,7 @@ import daskfs
 from daskfs import FGM, Message, Mission, OnlineSubstitution, ingest
 from daskfs.errors import ConfigError
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.shared import refit
+from daskfs.selectors.shared import selected_blocks
 from daskfs.selectors.shared.elastic_net import N_FOLDS, SHARES
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -84,7 +84,7 @@ def test_what_is_not_kept_gives_the_same_elastic_net(tmp_path, monkeypatch):
     X, y, weight = data(n=100, noise=3.0)
     store = ingest(X, tmp_path / "x.zarr", y=y, weight=weight, dtype="float64", tile_shape=(40, 5))
     kept = refit_selected(Run(store, "test"), COLUMNS, MeanLoss(ridge=0.01, has_l1=True))
-    monkeypatch.setattr(refit, "DEFAULT_BLOCK_NBYTES", 0)
+    monkeypatch.setattr(selected_blocks, "DEFAULT_BLOCK_NBYTES", 0)
     read = refit_selected(Run(store, "test"), COLUMNS, MeanLoss(ridge=0.01, has_l1=True))
     assert kept.l1 > 0.0
     assert_close(kept.l1, read.l1)

@@ -14,7 +14,7 @@ from daskfs import Mission, ingest
 from daskfs.errors import DataError
 from daskfs.kernels.linear.linalg import factorise
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.shared import refit
+from daskfs.selectors.shared import refit, selected_blocks
 from daskfs.selectors.shared.elimination import order_of_removal
 from daskfs.selectors.shared.refit import JUDGED, Begun, MeanLoss, _factor_of, refit_nested, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -80,11 +80,11 @@ def test_the_squared_hinge_loss_ends_at_its_minimum():
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
 def test_columns_read_again_for_every_step_give_the_answer_of_columns_kept(loss, ridge, tmp_path, monkeypatch):
     X, y, _weight = data(loss, n=3000)
-    monkeypatch.setattr(refit, "BLOCK_VALUES", 2000)
+    monkeypatch.setattr(selected_blocks, "BLOCK_VALUES", 2000)
     positive = 1.0 if loss == "logistic" else None
     store = ingest(X, tmp_path / "x.zarr", y=y, dtype="float64", shuffle=False, tile_shape=(700, 5))
     kept = fit_of(store, COLUMNS, loss, positive=positive, ridge=ridge)
-    monkeypatch.setattr(refit, "DEFAULT_BLOCK_NBYTES", 1000)
+    monkeypatch.setattr(selected_blocks, "DEFAULT_BLOCK_NBYTES", 1000)
     for matrix in (store, ArrayMatrix(X, y), store.take(np.arange(3000))):
         again = fit_of(matrix, COLUMNS, loss, positive=positive, ridge=ridge)
         assert_close(again.intercept, kept.intercept)
@@ -160,7 +160,7 @@ def test_columns_that_are_mostly_zero_are_refitted_from_their_entries(loss, monk
         return refit_nested(Run(ArrayMatrix(X, y, weight), "test"), columns, [70, 100], asked)
 
     expected = fits(X)
-    monkeypatch.setattr(refit, "terms_on_rows", lambda *_: pytest.fail("a dense block was made"))
+    monkeypatch.setattr(selected_blocks, "terms_on_rows", lambda *_: pytest.fail("a dense block was made"))
     for found, one in zip(fits(scipy.sparse.csr_array(X)), expected, strict=True):
         np.testing.assert_allclose(found.coef, one.coef, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(found.intercept, one.intercept, rtol=1e-8)
