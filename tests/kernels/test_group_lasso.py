@@ -11,6 +11,7 @@ from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.group_lasso.path import group_path
 from daskfs.kernels.lasso.path import lasso_path
+from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS
 from daskfs.kernels.losses import default_threshold
 
 LOSSES = ("squared", "logistic", "poisson", "huber")
@@ -197,6 +198,14 @@ def test_what_is_kept_for_the_refit_are_moments_and_correlations_of_whole_groups
     np.testing.assert_allclose(cache.mean, share @ X[:, cache.features], atol=1e-12)
     np.testing.assert_allclose(cache.scale, np.sqrt(share @ Z**2), rtol=1e-10)
     np.testing.assert_allclose(cache.gram, (Z / cache.scale).T @ (share[:, None] * (Z / cache.scale)), atol=1e-9)
+
+
+def test_correlations_that_are_all_known_are_all_kept():
+    X, y, weight = problem_of("squared", 300, WHOLE_GRAM_COLUMNS)
+    path = group_path(
+        X, y, weight, groups_of(*[4] * (WHOLE_GRAM_COLUMNS // 4)), loss="squared", per_column=4.0, max_columns=8
+    )
+    assert set(path.gram.features.tolist()) == set(range(WHOLE_GRAM_COLUMNS)) - {7}
 
 
 def test_a_group_larger_than_the_largest_model_stays_out():

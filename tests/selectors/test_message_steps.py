@@ -9,8 +9,9 @@ import pytest
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 
 from daskfs.errors import SelectionWarning
+from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.message.choices import SelectionSettings
+from daskfs.selectors.message.choices import CACHE_NBYTES, SelectionSettings
 from daskfs.selectors.message.errors import SELECTED_ON_THE_SAME_ROWS
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
 from daskfs.selectors.message.plan import Subsets, strided, subset_starts, why_n_subsets
@@ -224,6 +225,23 @@ def test_standard_errors_are_made_where_they_are_asked_for(problem):
     assert without.error is None
     assert (with_errors.error > 0.0).all()
     np.testing.assert_array_equal(without.coef, with_errors.coef)
+
+
+def test_a_subset_of_few_columns_is_never_read_again():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((3000, WHOLE_GRAM_COLUMNS))
+    y = X[:, 0] + 0.1 * rng.standard_normal(3000)
+    y[:2000] += X[:2000, 1] + X[:2000, 40]
+    selector = Message(n_subsets=3, patience=1).fit(ArrayMatrix(X, y, shuffled=True))
+    np.testing.assert_array_equal(np.flatnonzero(selector.support_), [0, 1, 40])
+    assert selector.n_cached_ == 3
+
+
+def test_correlations_of_very_many_subsets_take_no_more_memory_than_is_allowed():
+    few, many = SelectionSettings(n_subsets=10), SelectionSettings(n_subsets=100_000)
+    assert few.max_cached == WHOLE_GRAM_COLUMNS
+    assert 0 < many.max_cached < 64
+    assert 100_000 * many.cached_nbytes(10_000) < 1.5 * CACHE_NBYTES  # means and scales besides
 
 
 def test_a_subset_whose_path_has_not_met_a_selected_feature_is_read_again():

@@ -109,7 +109,7 @@ def group_path(
     patience: int | None = 10,
     max_columns: int | None = None,
     tol: float = 1e-6,
-    max_cached: int = 64,
+    max_cached: int | None = None,
     free: np.ndarray | None = None,
 ) -> LassoPath:
     """Follow the group Lasso path of one block and select a model.
@@ -134,8 +134,8 @@ def group_path(
     max_columns : int, optional
         Stop when a model has more degrees of freedom, free ones included; by default `default_max_columns` plus the
         free ones.
-    max_cached : int
-        Maximum number of columns whose correlations are kept for a refit.
+    max_cached : int, optional
+        Maximum number of columns whose correlations are kept for a refit; None keeps those of all entered groups.
     free : ndarray of shape (n_free,), int64, ascending, optional
         Groups without a penalty, like the intercept. They are in every model, and models count them.
 
@@ -188,7 +188,11 @@ def group_path(
     found = follow(
         block, problem, m.y_variance, m.mean, m.scale, of_block, lambdas, rule, total, saturated, float(tol), state
     )
-    cache = _cache(m, of_block, state, gram, found[3][: found[4]], max_cached) if is_squared else None
+    cache = (
+        _cache(m, of_block, state, gram, found[3][: found[4]], n_features if max_cached is None else max_cached)
+        if is_squared
+        else None
+    )
     df, fit, gic, coef, n_followed, best, stop, noise = found
     keep, counts = slice(n_followed), state.counts
     n_entered, coef = int(counts[ENTERED]), coef[keep, : counts[POSITIONS] + 1]

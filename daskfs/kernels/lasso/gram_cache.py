@@ -44,15 +44,9 @@ def cache_gram(m: Moments, state: PathState, max_features: int | None) -> GramCa
 def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
     """Return the features to keep, their means, scales and products with the target, and their correlations.
 
-    These are all features with a Gram row, entered ones first. If these are all features that vary, and there are more
-    than may be kept, only the entered ones are kept: the path did not ask for the others. Column weights are removed.
+    These are the features with a Gram row, entered ones first. Column weights are removed.
     """
-    n_entered, n_varying = state.counts[ENTERED], 0
-    for j in range(scale.shape[0]):
-        n_varying += scale[j] > 0.0
-    n = min(limit, state.counts[ROWS])
-    if n < n_varying == state.counts[ROWS]:
-        n = min(limit, n_entered)
+    n_entered, n = state.counts[ENTERED], min(limit, state.counts[ROWS])
     features = np.empty(n, np.int64)
     n_found = min(n, n_entered)
     copy_into(state.entered[:n_found], features[:n_found])

@@ -102,7 +102,7 @@ def lasso_path(
     max_features: int | None = None,
     sigma2: float | None = None,
     solver: str = "homotopy",
-    max_cached: int | None = 64,
+    max_cached: int | None = None,
     column_weight: np.ndarray | None = None,
     free: np.ndarray | None = None,
 ) -> LassoPath:

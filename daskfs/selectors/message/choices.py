@@ -7,6 +7,7 @@ items (ballots, constant columns, visited features), they are stored one after t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -16,12 +17,17 @@ import numpy as np
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.result import LassoPath
+from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS
 from daskfs.kernels.linear.moments import Moments
 from daskfs.losses import Loss, find_loss
 from daskfs.selectors.shared.record import Record
 
 PAIRS = 1 << 16
 """Pairs of columns, over all subsets processed together."""
+MOST_CACHED = WHOLE_GRAM_COLUMNS
+"""Features whose correlations a subset keeps for the refit: all, if its path begins with all."""
+CACHE_NBYTES = 256 << 20
+"""Memory for these correlations of all subsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,16 @@ class SelectionSettings:
         if self.gic_penalty is not None:
             return self.gic_penalty
         return 2.0 if self.criterion in ("vote", "ric") else feature_penalty("bic", total, 1)
+
+    @property
+    def max_cached(self) -> int:
+        """Largest number of features whose correlations a subset keeps for the refit."""
+        return min(MOST_CACHED, math.isqrt(CACHE_NBYTES // (4 * self.n_subsets)))
+
+    def cached_nbytes(self, n_features: int) -> int:
+        """Return the bytes of what a squared-loss path leaves for the refit."""
+        n = min(self.max_cached, n_features)
+        return 8 * (n * (n - 1) // 2 + 6 * n)
 
     def of_path(self, total: float, n_features: int) -> dict[str, Any]:
         """Return the options of every path on rows of this total weight: λ of the criterion, and when to stop."""

@@ -31,7 +31,6 @@ from daskfs.selectors.shared.work import Work, of_loss
 GROUP_NBYTES = 128 << 20  # rows read by one task, if the memory allows and subsets are smaller
 SMALL_NBYTES = 32 << 20  # smallest task whose overhead is small compared with its work
 TASKS_PER_THREAD = 4  # so that workers finish together, and results arrive while they work
-CACHE_NBYTES = 20 << 10  # cached moments of a subset's path: half of 64 x 64 numbers, and a few vectors
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, if there are enough rows
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
@@ -196,10 +195,7 @@ class Subsets:
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
         if self.settings.record.is_quadratic:
-            n_visited = min(64, n_features)  # features whose correlations are cached
-            task.add(
-                "what paths leave for the refit", n_subsets * 8 * (n_visited * (n_visited - 1) // 2 + 6 * n_visited)
-            )
+            task.add("what paths leave for the refit", n_subsets * self.settings.cached_nbytes(n_features))
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
 
     def select_nbytes(self, n_subsets: int) -> int:
@@ -461,7 +457,7 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
         client=Budget()
         .add("vectors over the rows", n_samples * 24)
         .add("votes and scores", n_features * 64)
-        .add("what the paths leave for the refit", subsets.n_subsets * CACHE_NBYTES),
+        .add("what the paths leave for the refit", n_subsets * subsets.settings.cached_nbytes(n_features)),
         text=f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {how}, {again}",
         work=_work(subsets, read_nbytes),
     )

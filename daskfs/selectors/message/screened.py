@@ -167,7 +167,7 @@ def screened_path(
     column_weight: np.ndarray | None = None,
     unit: np.ndarray | None = None,
     max_features: int | None = None,
-    max_cached: int = 64,
+    max_cached: int | None = 0,
     **options: Any,
 ) -> Steps[LassoPath]:
     """Follow the Lasso path of all columns of a matrix, of which few are decoded, in step with others.

@@ -244,11 +244,12 @@ class Message(SelectsGroups, IncludesColumns, TakesRowBlocks, renamed={"penalty"
     warning says so.
 
     One pass reads all columns; of a sparse scipy matrix only the entries. With the squared loss, each subset returns
-    the moments and correlations of up to 64 features that its path visited. A subset whose path did not visit a feature
-    selected by the others reads these columns again. Other losses read the selected columns again for the refit and for
-    the Newton step. If a second vote keeps only some of the features, the refit is done twice. A task holds its rows
-    and up to 256 MiB besides. On one machine the same store, parameters and seed give bit-identical results with any
-    number of workers. Other tile shapes change results only by rounding.
+    the moments and correlations of features that its path visited: of up to 128, or fewer if those of all subsets would
+    take more than 256 MiB. If there are no more features, all are among them. A subset whose path did not visit a
+    feature selected by the others reads these columns again. Other losses read the selected columns again for the refit
+    and for the Newton step. If a second vote keeps only some of the features, the refit is done twice. A task holds its
+    rows and up to 256 MiB besides. On one machine the same store, parameters and seed give bit-identical results with
+    any number of workers. Other tile shapes change results only by rounding.
 
     Examples
     --------

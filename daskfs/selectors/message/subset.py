@@ -144,10 +144,11 @@ def _path(
         del options["penalty"]
         of_column, max_columns = settings.per_column(total), options.pop("max_features")
         how = {"loss": settings.loss, "threshold": settings.threshold, "tol": settings.tol, "max_columns": max_columns}
+        how |= {"max_cached": settings.max_cached}
         of_group = penalty - of_column
         return group_path(X, y, weight, settings.groups, per_column=of_column, per_group=of_group, **how, **options)
     if settings.record.is_quadratic:
-        return lasso_path(X, y, weight, column_weight=column_weight, **options)
+        return lasso_path(X, y, weight, column_weight=column_weight, max_cached=settings.max_cached, **options)
     options |= {"loss": settings.loss, "threshold": settings.threshold}
     if settings.approx == "lsa":
         return lsa_path(X, y, weight, **options)  # type: ignore[arg-type]

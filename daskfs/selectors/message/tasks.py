@@ -271,7 +271,7 @@ def _screened_choice(
     options |= {"free": np.array(settings.always, dtype=np.int64), "most_near": settings.most_near}
     options |= {"column_weight": column_weight}
     if loss.is_quadratic:
-        path = yield from screened_path(matrix, y, weight, **options)
+        path = yield from screened_path(matrix, y, weight, max_cached=settings.max_cached, **options)
     else:
         options |= {"loss": loss.name, "threshold": settings.threshold}
         path = yield from reweighted_path(matrix, y, weight, **options)
