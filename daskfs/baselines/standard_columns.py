@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from daskfs.kernels.baselines.online_descent import products
-from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.columns import copy_columns, products_with_columns
 from daskfs.kernels.linear.moments import moments, weighed
 from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
@@ -117,18 +117,28 @@ class StandardColumns:
         DataError
             A value is NaN or infinite; the error names its column and row.
         """
-        self.n_passes += 1
-        with self.run.reported(f"pass-{self.n_passes}", -(-self.n_features // self._width)) as advance:
-            for block in self._read_blocks() if self._kept is None or self.n_passes == 1 else self._kept_blocks():
-                yield block
-                advance()
+        is_kept = self._kept is not None and self.n_passes > 0
+        yield from self._pass(self._kept_blocks() if is_kept else self._standard_blocks())
 
     def products(self, vector: np.ndarray) -> np.ndarray:
         """Return the product of every column with a vector over the rows, in one pass."""
         out = np.empty(self.n_features)
-        for first, block in self.blocks():
-            products(block, vector, out[first : first + len(block)])
+        if self._kept is not None:
+            for first, block in self.blocks():
+                products(block, vector, out[first : first + len(block)])
+            return out
+        for start, X in self._pass(self._raw_blocks()):  # no standardised copies
+            some = slice(start, start + X.shape[1])
+            products_with_columns(X, self.mean[some], self.scale[some], vector, out[some])
         return out
+
+    def _pass(self, blocks: Iterator[tuple[int, np.ndarray]]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the blocks of one pass, and report it."""
+        self.n_passes += 1
+        with self.run.reported(f"pass-{self.n_passes}", -(-self.n_features // self._width)) as advance:
+            for block in blocks:
+                yield block
+                advance()
 
     def all(self) -> np.ndarray:
         """Return all kept columns, each a row of the result. Read them if no pass was made yet."""
@@ -149,14 +159,21 @@ class StandardColumns:
         for first in range(0, self.n_features, self._width):
             yield first, self._kept[first : first + self._width]  # type: ignore[index]
 
-    def _read_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+    def _standard_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         room = np.empty((self._width, self.n_samples)) if self._kept is None else self._kept
-        for start, block in self._stored_blocks():
-            X, features = _as_float(block), np.arange(start, start + block.shape[1])
-            if self.n_passes == 1:
-                self._learn(X, features)
-            out = room[: len(features)] if self._kept is None else room[features[0] : features[-1] + 1]
+        for start, X in self._raw_blocks():
+            features = np.arange(start, start + X.shape[1])
+            out = room[: len(features)] if self._kept is None else room[start : features[-1] + 1]
             yield start, self._standardised(X, features, out)
+
+    def _raw_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the blocks as numbers of one type. The first pass learns the moments of each before it yields it."""
+        is_first = self.n_passes <= 1
+        for start, block in self._stored_blocks():
+            X = _as_float(block)
+            if is_first:
+                self._learn(X, np.arange(start, start + X.shape[1]))
+            yield start, X
 
     def _stored_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the blocks as stored. They are cut from columns of whole tiles if these are read at once."""
