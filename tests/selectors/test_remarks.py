@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 import daskfs
 from daskfs.errors import DataError, SelectionWarning
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.selectors.diagnostics.remarks import remarks_on
 from tests.refusals import refused
 
 N = 400
@@ -42,6 +46,24 @@ def test_columns_that_only_look_alike_are_no_copies(data):
     X = np.column_stack([np.random.default_rng(k).permutation(X[:, k]) for k in range(4)])
     notes = daskfs.OnlineSubstitution(2).fit(X, X[:, 0] + X[:, 1] + 0.01 * data[1]).result_.notes
     assert not any("copies" in note or "whole number" in note for note in notes)
+
+
+def test_many_selected_columns_take_work_in_proportion_to_their_number():
+    X = np.random.default_rng(0).standard_normal((20, 1000))
+    X[:, 7] = X[:, 900]
+    calls = {250: 0, 1000: 0}
+    for n_selected in calls:
+
+        def count(frame, event, argument, n_selected=n_selected):
+            calls[n_selected] += 1
+
+        sys.setprofile(count)
+        try:
+            notes = remarks_on(ArrayMatrix(X, X[:, 0]), np.arange(n_selected))
+        finally:
+            sys.setprofile(None)
+        assert ["'x900' of 'x7'" in note for note in notes] == [True]
+    assert calls[1000] < 5 * calls[250]
 
 
 @pytest.mark.filterwarnings("ignore:.*no feature was selected")

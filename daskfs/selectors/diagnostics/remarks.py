@@ -90,13 +90,17 @@ def _identifies(matrix: Matrix, column: int) -> bool:
 
 def _copies(matrix: Matrix, selected: np.ndarray, found: _Statistics) -> list[tuple[int, int]]:
     """Return pairs of a selected column and another column that is equal in every row."""
-    alike = np.flatnonzero(np.isin(found.total, found.total[selected]) & (found.minimum < found.maximum))
-    pairs, n_read, taken = [], 0, set()
-    for j in map(int, selected):
-        for other in map(int, alike):
-            is_alike = all(column[other] == column[j] for column in found)
-            if other == j or other in taken or not is_alike or n_read >= MOST_READ:
+    alike: dict[tuple[float, ...], list[int]] = {}
+    of_column = list(zip(*(column.tolist() for column in found), strict=True))
+    for j in np.flatnonzero(np.isin(found.total, found.total[selected]) & (found.minimum < found.maximum)).tolist():
+        alike.setdefault(of_column[j], []).append(j)
+    pairs, n_read, taken = list[tuple[int, int]](), 0, set[int]()
+    for j in selected.tolist():
+        for other in alike.get(of_column[j], []):
+            if other == j or other in taken:
                 continue
+            if n_read == MOST_READ:
+                return pairs
             n_read += 1
             if _are_equal(matrix, j, other):
                 pairs.append((j, other))
