@@ -54,8 +54,15 @@ def location(path: str | os.PathLike[str] | ObjectPath, options: Mapping[str, An
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, is_checked: bool = False) -> Iterator[Path]:
     """Yield a temporary path to write to, and rename it to `path` when the block ends; delete it on an error.
+
+    Parameters
+    ----------
+    path : Path
+    is_checked : bool
+        Whether readers recognise a partial file, so that it need not be on the disk before it is renamed: only a crash
+        of the machine leaves one.
 
     Examples
     --------
@@ -71,7 +78,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        _sync(temporary)
+        if not is_checked:
+            _sync(temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

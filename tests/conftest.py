@@ -110,6 +110,14 @@ def _not_flushed() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _saved_always() -> Iterator[None]:
+    """Loops save each state, however little time has passed, so that tests resume from any of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("daskfs.selectors.shared.run.SAVE_S", 0.0)
+        yield
+
+
 DRAWN = {
     "report",
     "documentation",

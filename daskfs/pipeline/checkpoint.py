@@ -50,9 +50,10 @@ class Room:
 class Checkpoint:
     """Named sets of arrays in a folder, each in an .npz file that ends with a digest.
 
-    Files are written atomically, even if the process is killed. The digest covers all bytes before it, the name, and
-    the settings to which the checkpoint is bound (`claim`). A file that is damaged, or was written for another name,
-    with other settings, by another version or by hand, is ignored.
+    Files are written atomically, even if the process is killed. If the machine crashes, the files of its last seconds
+    may be lost. The digest covers all bytes before it, the name, and the settings to which the checkpoint is bound
+    (`claim`). A file that is damaged, or was written for another name, with other settings, by another version or by
+    hand, is ignored.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ class Checkpoint:
         nbytes = _DIGEST_NBYTES + sum(_OF_AN_ARRAY_NBYTES + array.nbytes for array in named.values())
         if not self.room.takes(self.folder / f"{name}.npz", nbytes):
             return
-        with _kept(self.folder / f"{name}.npz") as path, path.open("w+b") as file:
+        with _kept(self.folder / f"{name}.npz", is_checked=True) as path, path.open("w+b") as file:
             np.savez(file, **named)
             with zipfile.ZipFile(file, "a") as archive:
                 archive.comment = bytes(_DIGEST_NBYTES)  # at the end of the file: room for the digest
@@ -174,11 +175,11 @@ class Checkpoint:
 
 
 @contextmanager
-def _kept(path: Path) -> Iterator[Path]:
+def _kept(path: Path, *, is_checked: bool = False) -> Iterator[Path]:
     """Write a file of a checkpoint atomically; convert an OSError to a RunError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as temporary:
+        with written_whole(path, is_checked=is_checked) as temporary:
             yield temporary
     except OSError as fault:
         problem = f"cannot write a checkpoint: {fault.strerror}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -138,6 +139,22 @@ def test_a_run_that_is_resumed_maps_what_is_missing_and_nothing_that_is_there(ma
     for one, other in zip(found, Run(matrix, "test").map("sums", sums_on, pieces(run), 1.0), strict=True):
         np.testing.assert_array_equal(one.total, other.total)
         assert one.n_rows == other.n_rows
+
+
+def test_a_loop_saves_its_state_at_most_once_per_second(matrix, monkeypatch):
+    kept, now = Kept(), [100.0]
+    monkeypatch.setattr("daskfs.selectors.shared.run.SAVE_S", 1.0)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    run = Run(matrix, "test", checkpoint=kept)
+    for k, seconds in enumerate((0.0, 0.9, 0.2, 0.5)):
+        now[0] += seconds
+        run.save_so_far("loop", partial(Sums, np.full(3, k), k))
+        run.within("other").save_so_far("loop", partial(Sums, np.full(3, k), k))
+        expected = 2 if k >= 2 else 0
+        found = {name: Sums.unpack(state).n_rows for name, state in kept.items()}
+        assert found == {"test-loop": expected, "other-test-loop": expected}
+    run.save("loop", Sums(np.zeros(3), 7))
+    assert Sums.unpack(kept["test-loop"]).n_rows == 7
 
 
 def test_the_same_step_with_another_key_or_of_another_class_is_kept_apart(matrix):

@@ -99,7 +99,7 @@ def learn(run: Run, fit: MissionFit, step: str, first: int, n_passes: int, *, fr
                     history = history.after(number, seen, state.standing(model), is_stream)
                     n_seen = state.rows_seen / max(1, run.shape.n_samples)
                     run.learn("pass", n_seen, history.lines[-1].mean_loss, partial(_largest, state))
-                    run.save(step, KeptPasses(state, np.array(history.lines), n_done))
+                    run.save_so_far(step, partial(KeptPasses, state, np.array(history.lines), n_done))
                 advance(len(leg))
     return replace(fit, state=state, history=history, seconds=run.seconds, nbytes=run.nbytes)
 

@@ -330,9 +330,11 @@ class SubstitutionStream:
         return self.members.columns.ids.copy()
 
     def _save(self, position: Position) -> None:
-        if self.run.checkpoint is not None:
-            position = replace(position, n_epochs=self.n_epochs, history=self.history)
-            self.run.save("select", {**self.engine.arrays(), **position.pack()})
+        def state() -> dict[str, np.ndarray]:
+            now = replace(position, n_epochs=self.n_epochs, history=self.history)
+            return {**self.engine.arrays(), **now.pack()}
+
+        self.run.save_so_far("select", state)
 
     def resume(self) -> Position:
         """Restore a checkpoint; return where to continue."""

@@ -41,12 +41,14 @@ everything inside as one step with so many parts):
     >>> sorted(run.seconds)
     ['fit', 'means', 'sum']
 
-States that are neither parts nor sums are stored with `Run.save` and `Run.load`. Large arguments that several steps
+States that are neither parts nor sums are stored with `Run.save` and `Run.load`, those of a loop that goes on with
+`Run.save_so_far`. Large arguments that several steps
 share go through `Run.keep` first. `Run.over` is the same run over other rows, `Run.within` the same with its own names.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -66,6 +68,8 @@ from daskfs.watching.base import Found, Progress, Watched, as_watched
 
 NAMES_REPORTED, NAMES_READ = 20, 10_000
 """How many names of selected features are reported during a fit, and up to how many columns names are read for that."""
+SAVE_S = 1.0
+"""A loop saves its state at most so often; small fits would spend half of their time on it."""
 
 RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
 
@@ -122,6 +126,7 @@ class Run:
         self._by: Literal["rows", "columns"] = "rows"
         self._prefix = ""
         self._ready: dict[str, Any] = {}  # results of steps that were computed before, by their names in a checkpoint
+        self._saved_at: dict[str, float] = {}
         self._kept: list[tuple[Any, Any]] = []  # arguments, and their substitutes in tasks
         self._timed: list[str] = []
         self._reported: list[str] = []
@@ -405,6 +410,17 @@ class Run:
         if self.checkpoint is not None:
             arrays = record.pack() if isinstance(record, Record) else record
             self.checkpoint.save(self._prefix + self._full(name), arrays)
+
+    def save_so_far(self, name: str, state: Callable[[], Record | dict[str, np.ndarray]]) -> None:
+        """Save the state of a loop, unless one was saved within the last second.
+
+        What follows from a state must not depend on when it was saved: an interrupted run repeats what came after it.
+        """
+        known = self._prefix + self._full(name)
+        if self.checkpoint is None or time.monotonic() - self._saved_at.get(known, -math.inf) < SAVE_S:
+            return
+        self.save(name, state())
+        self._saved_at[known] = time.monotonic()
 
     def put(self, name: str, record: Record) -> None:
         """Save a part's result that was computed together with those of other runs, so that `map` finds it."""
