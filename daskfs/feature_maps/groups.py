@@ -128,7 +128,7 @@ class FeatureGroups:
         if isinstance(wanted, Mapping):
             if set(wanted) == {"file", "column"}:
                 wanted = _in_file(str(wanted["file"]), str(wanted["column"]), names)
-            found = list(_walked(wanted, "", names, n_features))
+            found = list(_walked(wanted, "", names, _named_in(wanted, names)))
             return _of_lists([group for _, group in found], [name for name, _ in found], names)
         if hasattr(wanted, "index") and hasattr(wanted, "to_numpy"):  # a pandas Series
             label_of = dict(zip(map(str, wanted.index), wanted.tolist(), strict=True))
@@ -136,7 +136,8 @@ class FeatureGroups:
         listed = wanted.tolist() if isinstance(wanted, np.ndarray) else list(wanted)
         if any(isinstance(item, Sequence | np.ndarray) and not isinstance(item, str) for item in listed):
             numbered = [f"group {k}" for k in range(len(listed))]
-            lists = [_columns(item, name, names, n_features) for item, name in zip(listed, numbered, strict=True)]
+            known = _named_in(listed, names)
+            lists = [_columns(item, name, names, known) for item, name in zip(listed, numbered, strict=True)]
             return _of_lists(lists, numbered, names)
         if len(listed) != n_features:
             raise DataError(
@@ -302,25 +303,42 @@ def _of_lists(lists: list[np.ndarray], texts: list[str], names: Names) -> Featur
     return FeatureGroups(np.concatenate([members, alone]), bounds, texts + [str(names[j]) for j in alone.tolist()])
 
 
-def _walked(wanted: Mapping[str, Any], prefix: str, names: Names, n_features: int) -> Iterator[tuple[str, np.ndarray]]:
+def _named_in(wanted: Any, names: Names) -> dict[str, int]:
+    """Return the columns whose names are in any group; the names are scanned once."""
+
+    def texts(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping | Sequence | np.ndarray):
+            for item in value.values() if isinstance(value, Mapping) else value:
+                yield from texts(item)
+
+    return names.places(set(texts(wanted))) if names.are_given else {}
+
+
+def _walked(
+    wanted: Mapping[str, Any], prefix: str, names: Names, known: Mapping[str, int]
+) -> Iterator[tuple[str, np.ndarray]]:
     """Yield name and columns of every group of a tree, inner groups before those that they contain."""
     for key, value in wanted.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            below = list(_walked(value, f"{name}/", names, n_features))
+            below = list(_walked(value, f"{name}/", names, known))
             if not below:
                 raise DataError("expected columns, found none", f"feature_groups, {name}", "name some, or remove it")
             yield name, np.unique(np.concatenate([columns for _, columns in below]))
             yield from below
         else:
-            yield name, _columns(value, name, names, n_features)
+            yield name, _columns(value, name, names, known)
 
 
-def _columns(wanted: Any, group: str, names: Names, n_features: int) -> np.ndarray:
-    """Return the numbers of a group's columns, int64, from numbers or names."""
-    where = f"feature_groups, {group}"
+def _columns(wanted: Any, group: str, names: Names, known: Mapping[str, int]) -> np.ndarray:
+    """Return the numbers of a group's columns, int64, from numbers or names, of which some columns are known."""
+    where, n_features = f"feature_groups, {group}", len(names)
     listed = list(wanted) if isinstance(wanted, Sequence | np.ndarray) and not isinstance(wanted, str) else [wanted]
-    found = [names.index(item) if isinstance(item, str) else item for item in listed]
+    found = [
+        item if not isinstance(item, str) else known[item] if item in known else names.index(item) for item in listed
+    ]
     for item in found:
         if not isinstance(item, Integral) or isinstance(item, bool) or not 0 <= int(item) < n_features:
             raise DataError(f"expected columns from 0 to {n_features - 1}, found {item!r}", where, "correct it")

@@ -57,14 +57,14 @@ class FittedColumns(NamedTuple):
                 raise DataError(f"expected two dimensions, found {X.ndim}", "X", remedy)
             check_width(X.shape[1], self.n_features_in)
             return X[:, columns]
-        found = [str(name) for name in X.columns]
         if self.names is None:
-            check_width(len(found), self.n_features_in)
+            check_width(len(X.columns), self.n_features_in)
             return X[[X.columns[j] for j in columns]]
+        found = {str(name): name for name in reversed(list(X.columns))}
         missing = [name for name in self.names[columns] if name not in found]
         if missing:
             raise DataError(f"expected the column {missing[0]!r}, found none of this name", "X", "add the column")
-        return X[[X.columns[found.index(name)] for name in self.names[columns]]]
+        return X[[found[name] for name in self.names[columns]]]
 
 
 def respond(predictor: LinearPredictor, response: Response, X: np.ndarray) -> Any:
