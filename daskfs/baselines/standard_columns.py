@@ -168,10 +168,9 @@ class StandardColumns:
 
     def _raw_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the blocks as numbers of one type. The first pass learns the moments of each before it yields it."""
-        is_first = self.n_passes <= 1
         for start, block in self._stored_blocks():
             X = _as_float(block)
-            if is_first:
+            if self.n_passes == 1:
                 self._learn(X, np.arange(start, start + X.shape[1]))
             yield start, X
 

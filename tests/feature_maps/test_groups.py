@@ -57,6 +57,18 @@ def test_groups_are_said_in_many_ways(wanted, lists, names):
     assert list(groups.names) == names
 
 
+@pytest.mark.parametrize("form", ["mapping", "tree", "lists"])
+def test_names_of_all_groups_are_looked_up_at_once(form, monkeypatch):
+    def one_by_one(names, name, *bounds):
+        raise AssertionError("scans all names for one")
+
+    monkeypatch.setattr(Names, "index", one_by_one)
+    names = Names(6, np.array(list("abcdef"), dtype=object))
+    wanted = {"mapping": {"g": ["a", "c"], "h": "e"}, "tree": {"t": {"g": ["a", "c"]}, "h": ["e", 1]}}
+    found = FeatureGroups.given(wanted.get(form, [["a", "c"], ["e"]]), 6, names)
+    assert found.members[: found.bounds[1]].tolist() == [0, 2]
+
+
 def test_groups_of_a_file_may_overlap_and_name_features_that_are_not_there(tmp_path):
     path = tmp_path / "genes.csv"
     path.write_text("name,pathway\nage,one\njob=a,one\njob=a,two\nnobody,two\nday.year,\n")

@@ -41,9 +41,9 @@ everything inside as one step with so many parts):
     >>> sorted(run.seconds)
     ['fit', 'means', 'sum']
 
-States that are neither parts nor sums are stored with `Run.save` and `Run.load`, those of a loop that goes on with
-`Run.save_so_far`. Large arguments that several steps
-share go through `Run.keep` first. `Run.over` is the same run over other rows, `Run.within` the same with its own names.
+States that are neither parts nor sums are stored with `Run.save` and `Run.load`, those of a loop that continues with
+`Run.save_so_far`. Large arguments that several steps share go through `Run.keep` first. `Run.over` is the same run over
+other rows, `Run.within` the same with its own names.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from daskfs.watching.base import Found, Progress, Watched, as_watched
 NAMES_REPORTED, NAMES_READ = 20, 10_000
 """How many names of selected features are reported during a fit, and up to how many columns names are read for that."""
 SAVE_S = 1.0
-"""A loop saves its state at most so often; small fits would spend half of their time on it."""
+"""Seconds between two saved states of a loop: small fits would otherwise spend half of their time on saving."""
 
 RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
 
