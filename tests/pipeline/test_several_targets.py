@@ -77,7 +77,8 @@ def test_each_run_is_that_of_its_target_alone(files, tmp_path, passes):
     assert n_together < 0.7 * len(passes)
 
 
-@pytest.mark.parametrize("kind", ["threads", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["threads", "local"])
 def test_workers_share_passes_too(files, tmp_path, kind):
     cluster = {"kind": kind, "n_workers": 2}
     outcomes = list(run_each(pipeline_of(files, TARGETS, tmp_path / "runs", n_subsets=1, cluster=cluster)))
@@ -88,6 +89,7 @@ def test_workers_share_passes_too(files, tmp_path, kind):
         assert_close(np.array(found.table["coef"]), np.array(expected.table["coef"]), FLOAT64)
 
 
+@pytest.mark.slow
 def test_folds_of_several_targets_share_passes_too(files, tmp_path, passes, monkeypatch):
     monkeypatch.setattr(auto, "MOST_VALUES", 1)
     monkeypatch.setattr(auto, "n_repeats", lambda n_samples: 1)

@@ -96,6 +96,7 @@ def test_folds_and_the_fit_on_all_rows_share_passes(matrix, passes, monkeypatch,
     assert_same_answer(together, alone, FLOAT64)
 
 
+@pytest.mark.slow_cases("multinomial")
 @pytest.mark.parametrize("loss", ["squared", "multinomial"])
 def test_subsets_and_classes_share_passes_as_far_as_memory_allows(tmp_path, passes, monkeypatch, loss):
     monkeypatch.setattr(Subsets, "screened", screen)

@@ -54,6 +54,7 @@ def targets(z):
 
 
 @GUESSED
+@pytest.mark.slow_cases("booleans", "ones and twos", "three texts", "whole numbers")
 @pytest.mark.parametrize("name", list(targets(np.zeros(3))))
 def test_arrays_frames_stores_and_dask_collections_get_the_same_loss(X, z, name, tmp_path):
     y, n_classes = targets(z)[name]

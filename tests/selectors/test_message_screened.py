@@ -90,9 +90,9 @@ def test_a_column_joins_that_exceeds_the_penalty_only_between_two_passes():
     X, y = np.column_stack([z[:, :3], tempting]), z[:, :4] @ [1.5, 1.0, 1.0, -0.5]
     every = StandardisedColumns(WithProducts(X, y), y, np.ones(200))
     alone(every.standardise())
-    m, near = every.moments, np.arange(3)
-    near = Near(near, near, every.gram(near, near))
-    of_near = m._replace(mean=m.mean[:3], scale=m.scale[:3], cross=m.cross[:3])
+    m, three = every.moments, np.arange(3)
+    near = Near(three, three, every.gram(three, three))
+    of_near = m._replace(mean=m.mean[three], scale=m.scale[three], cross=m.cross[three])
     path, _ = lasso_path_from_gram(of_near, near.features, near.gram, penalty=0.0, patience=None, lowest=0.5)
     nothing = np.empty(0)
     start = Point(1.5, nothing.astype(np.int64), nothing, m.cross)

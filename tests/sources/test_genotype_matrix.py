@@ -67,6 +67,7 @@ def test_it_reads_what_the_blocks_of_the_source_hold(tmp_path, missing, monkeypa
         assert matrix.labels("iid").tolist() == [f"s{i}" for i in matrix.source_rows]
 
 
+@pytest.mark.slow_cases("0.0", "0.2")
 @pytest.mark.parametrize("missing_ratio", [0.0, 0.001, 0.2])
 @pytest.mark.parametrize("which", [0, 1])
 def test_products_and_moments_are_those_of_the_values(tmp_path, which, missing_ratio):

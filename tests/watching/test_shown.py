@@ -157,6 +157,7 @@ def test_a_stream_that_is_no_terminal_gets_lines():
     assert stream.getvalue() == "dashboard: here\n"
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_a_fit_in_one_output_without_widgets():
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
