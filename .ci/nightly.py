@@ -26,7 +26,7 @@ def pieces() -> dict[str, list[str]]:
     for name in folders:
         found[f"tests/{name}"] = [*(LIMITED if name == "faults" else []), *PYTEST, f"tests/{name}"]
     found["tests"] = [*PYTEST, *(f"tests/{path.name}" for path in sorted((ROOT / "tests").glob("test_*.py")))]
-    found["fuzzing"] = [*LIMITED, *PYTEST, "tests/sources", "tests/faults", "--hypothesis-profile=explore"]
+    found["fuzzing"] = [*LIMITED, *PYTEST, "-m", "hypothesis", "--hypothesis-profile=explore", "--timeout=7200"]
     for campaign in ("storms", "kills", "losses"):
         found[campaign] = [*LIMITED, PYTHON, "benchmarks/faults.py", "--only", campaign]
     for version in ("3.12", "3.13", "3.14"):

@@ -23,11 +23,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so shells start what ru
 
 gc.disable()  # nothing that is imported and collected is garbage: looking for it takes a third of the time
 
-BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile(
-    "same", derandomize=True, **BUSY
-)  # the same examples in every run, however busy the machine is
-settings.register_profile("explore", max_examples=1_000, **BUSY)
+ON_BUSY_MACHINES = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.register_profile("same", ON_BUSY_MACHINES, max_examples=40, derandomize=True)  # the same in every run
+settings.register_profile("explore", ON_BUSY_MACHINES, max_examples=1_000)
 settings.load_profile("same")
 
 

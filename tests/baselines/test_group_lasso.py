@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.baselines import GroupLasso, UfoMkl
@@ -67,7 +67,6 @@ def test_the_conditions_of_the_optimum_hold(data, solver, loss):
 
 @pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from(LOSSES), st.floats(0.2, 2.0))
-@settings(max_examples=15, deadline=None)
 def test_all_solvers_end_at_one_optimum(seed, loss, C):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((60, 12)) + rng.standard_normal((60, 1))

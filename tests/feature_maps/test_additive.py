@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, DataError
@@ -135,7 +135,6 @@ def test_a_score_is_the_sum_of_squares_of_its_columns(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(
     which=st.sampled_from(range(len(MAPS))),
     seed=st.integers(0, 1000),

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -112,7 +112,6 @@ def trees(draw, n_columns):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_pruned_tree_gives_what_a_scan_of_all_groups_gives(data):
     n_columns = data.draw(st.integers(2, 30))
@@ -127,7 +126,6 @@ def test_a_pruned_tree_gives_what_a_scan_of_all_groups_gives(data):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_tree_pruned_with_what_chance_gives_is_a_scan_of_all_groups_too(data):
     """A part may be worth more than the whole then: it has less by chance."""
@@ -161,7 +159,6 @@ def test_most_of_a_large_tree_is_left_out():
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_a_group_scores_the_sum_of_the_squares_of_its_columns_dense_or_sparse(data):
     n_samples, n_columns = 40, data.draw(st.integers(2, 12))

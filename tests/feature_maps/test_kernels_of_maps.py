@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs import FGM
@@ -33,7 +33,6 @@ def scores_of(implicit, v):
     return found
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     gamma=st.floats(0.1, 4.0),

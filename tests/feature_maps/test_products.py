@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given as drawn
-from hypothesis import settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -71,7 +70,6 @@ def make(seed, n_classes=1, signed=True, share=1.0, n_samples=600, n_features=19
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @drawn(
     seed=st.integers(0, 10**6),
     is_sparse=st.booleans(),
@@ -163,7 +161,6 @@ def test_a_dense_store_gives_what_its_values_give(dtype, tmp_path):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @drawn(st.integers(1, 2**31 - 1), st.data())
 def test_every_number_has_its_parents(n_parents, data):
     i = data.draw(st.integers(0, n_parents - 1))
@@ -205,7 +202,6 @@ def test_products_are_those_of_the_sets(is_sparse):
     assert wanted_numbers(Polynomial(within=["a*"]).over(matrix, known), v) == {p for p in every if p[1] < 4}
 
 
-@settings(max_examples=100, deadline=None)
 @drawn(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=12))
 def test_products_of_sets_are_counted_as_they_are_wanted(bits):
     count = sum(bool((one & right) | (other & left)) for k, (one, other) in enumerate(bits) for left, right in bits[k:])
@@ -302,7 +298,6 @@ def test_a_smaller_limit_takes_narrower_ranges_until_none_fits(n_entries):
     plan(*shape[:2], "float32", refused.value.needed_nbytes, n_entries=n_entries)
 
 
-@settings(max_examples=200, deadline=None)
 @drawn(
     n_samples=st.integers(1, 10**6),
     n_features=st.integers(1, 5_000),

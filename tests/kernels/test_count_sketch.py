@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.kernels.sketch.count_sketch import N_HASHES, add, estimate, mixed, positions, rows_of, seed_word
@@ -137,7 +137,6 @@ def test_ids_in_steps_of_a_power_of_two_spread_as_well_as_any(step):
         assert abs(signs[:, r].sum()) < 5 * np.sqrt(16_000)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2**64 - 2), st.integers(-100, 100)), min_size=1, max_size=40),
     st.sampled_from([0, 1, 2, 3]),

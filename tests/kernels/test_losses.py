@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_expit, xlogy
 
@@ -62,7 +62,6 @@ def test_values_are_those_of_the_formula(loss):
 
 @pytest.mark.parametrize("loss", losses_with([AT_ONCE]))
 @given(z=st.floats(-30, 30), seed=st.integers(0, 1000))
-@settings(max_examples=200, deadline=None, derandomize=True)
 def test_the_derivative_is_the_slope_of_the_value_and_the_curvature_that_of_the_derivative(loss, z, seed):
     y = targets(loss, np.random.default_rng(seed), 1)[0]
     h = 1e-5
@@ -76,7 +75,6 @@ def test_the_derivative_is_the_slope_of_the_value_and_the_curvature_that_of_the_
 
 @pytest.mark.parametrize("loss", losses_with([AT_ONCE]))
 @given(z=st.floats(-50, 50), step=st.floats(-5, 5), seed=st.integers(0, 1000))
-@settings(max_examples=200, deadline=None, derandomize=True)
 def test_the_largest_curvature_between_bounds_the_value_from_above_and_convexity_from_below(loss, z, step, seed):
     y = targets(loss, np.random.default_rng(seed), 1)[0]
     value, derivative, curvature = evaluate(loss, np.linspace(z, z + step, 101), y)

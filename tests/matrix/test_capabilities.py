@@ -11,7 +11,7 @@ import shutil
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -426,9 +426,6 @@ def test_every_capability_is_forwarded(view):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 @given(data=st.data())
 def test_a_view_answers_as_its_base_of_its_own_rows(matrices, kind, data):
     root, known = matrices[kind]
@@ -443,9 +440,6 @@ def test_a_view_answers_as_its_base_of_its_own_rows(matrices, kind, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 @given(data=st.data())
 def test_what_follows_from_capabilities_is_right_of_every_view(matrices, kind, data):
     root, known = matrices[kind]

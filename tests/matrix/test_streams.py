@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, PlanError
@@ -48,7 +48,6 @@ class Table(Matrix):
         return np.where(np.arange(self.shape[0]) % 4 == 0, "test", "train")
 
 
-@settings(deadline=None)  # threads wait for a busy machine
 @given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 3))
 def test_row_blocks_cover_the_matrix_whatever_their_size(n_samples, block_rows, prefetch):
     table = Table(n_samples)
@@ -58,7 +57,6 @@ def test_row_blocks_cover_the_matrix_whatever_their_size(n_samples, block_rows, 
     assert [block.start for block in blocks] == list(range(0, n_samples, block_rows))
 
 
-@settings(deadline=None)  # threads wait for a busy machine
 @given(st.integers(1, 20), st.integers(1, 30))
 def test_column_blocks_cover_the_matrix_whatever_their_size(n_features, block_columns):
     table = Table(11, n_features)
@@ -105,7 +103,6 @@ def test_blocks_are_sized_from_the_memory_limit_in_whole_tiles():
     assert max(block.X.nbytes for block in table.row_blocks(memory_limit=limit)) * 2 <= limit
 
 
-@settings(deadline=None)  # threads wait for a busy machine
 @given(st.integers(1, 10**7), st.integers(1, 10**6), st.integers(1, 4096), st.integers(1, 2**34), st.integers(1, 3))
 def test_every_block_length_keeps_its_memory_promise(length, item_nbytes, tile_length, limit, n_buffers):
     try:

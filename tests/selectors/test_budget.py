@@ -34,7 +34,7 @@ def test_a_refusal_says_what_takes_most_and_what_would_do_and_travels_with_it():
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=settings.default.max_examples // 4)  # there are many methods
 @given(
     n_samples=st.integers(100, 300_000),
     n_features=st.integers(250, 5_000),

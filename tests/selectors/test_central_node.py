@@ -270,7 +270,7 @@ class MessagesAtRandom(RuleBasedStateMachine):
 
 
 MessagesAtRandom.TestCase.settings = settings(
-    max_examples=10, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=settings.default.max_examples // 4, suppress_health_check=list(HealthCheck)
 )
 TestMessagesAtRandom = MessagesAtRandom.TestCase
 

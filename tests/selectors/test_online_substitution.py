@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import RidgeCV
 
@@ -65,7 +65,6 @@ def test_units_of_the_columns_do_not_matter(rule, loss, seed):
     np.testing.assert_allclose(scaled.coef_ * scale, plain.coef_, rtol=1e-5, atol=1e-8)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     loss=st.sampled_from(["squared", "squared_hinge", "logistic", "epsilon_insensitive"]),

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import daskfs
@@ -149,7 +149,6 @@ def test_the_model_after_an_exchange_is_that_of_the_members_solved_anew(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10_000), loss=st.sampled_from(["squared", "logistic"]), n_wanted=st.integers(1, 9),
     counts_columns=st.booleans(), ridge=st.sampled_from([0.0, 0.02]),

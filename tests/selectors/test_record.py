@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.selectors.shared.record import Record, nbytes_of
@@ -64,7 +64,6 @@ def assert_same(found, expected):
         assert found == expected
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(woods)
 def test_a_record_is_what_it_was_after_packing_and_after_travelling(wood):
     packed = wood.pack()
@@ -80,7 +79,6 @@ def test_records_packed_together_are_as_many_arrays_as_one_has_fields():
     assert list(many.pack()) == list(one.pack())
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(woods, woods)
 def test_joined_records_have_the_arrays_of_both(first, second):
     both = Wood.joined([first, second])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.cluster.open import open_cluster
@@ -62,9 +62,6 @@ def test_dosages_of_either_allele_come_back(tmp_path, shape, block_rows):
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.floats(0, 0.5), st.integers(1, 50), st.integers(0, 2**32))
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 def test_bed_reader_reads_the_same(tmp_path, n_samples, n_variants, missing_ratio, block_rows, seed):
     bed_reader = pytest.importorskip("bed_reader")
     path = write_set(tmp_path, random_dosages(n_samples, n_variants, missing_ratio, seed))
@@ -333,9 +330,6 @@ def test_options_are_checked(tmp_path):
 
 
 @given(st.sampled_from([".bed", ".bim", ".fam"]), st.binary(max_size=60), st.integers(0, 60))
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 def test_damaged_files_are_read_or_refused(tmp_path, ending, junk, place):
     path = write_set(tmp_path, random_dosages(6, 5))
     file = path.with_suffix(ending)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.matrix.blocks import RowBlock
@@ -40,9 +40,6 @@ def stored(request, tmp_path_factory):
     return X, open_store(path)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 @given(rows=selections(N_SAMPLES), columns=selections(N_FEATURES), into=st.booleans())
 def test_reading_is_indexing(monkeypatch, stored, rows, columns, into):
     monkeypatch.setattr("daskfs.store.tile_reader.STRIP_NBYTES", 100)  # several strips in these small tiles
@@ -55,9 +52,6 @@ def test_reading_is_indexing(monkeypatch, stored, rows, columns, into):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 @given(rows=selections(N_SAMPLES), columns=st.tuples(st.integers(0, N_FEATURES), st.integers(0, N_FEATURES)))
 def test_strips_are_the_block_each_tile_decoded_once(monkeypatch, stored, rows, columns):
     monkeypatch.setattr("daskfs.store.tile_reader.STRIP_NBYTES", 100)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow
 import pytest
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
@@ -80,9 +80,6 @@ values = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnor
 
 
 @pytest.mark.slow
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60
-)
 @given(data=st.data(), zero_based=st.booleans(), dtype=st.sampled_from([np.float32, np.float64]))
 def test_what_scikit_learn_writes_is_read_as_scikit_learn_reads_it(tmp_path, data, zero_based, dtype):
     shape = data.draw(st.tuples(st.integers(1, 8), st.integers(1, 6)))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder
 
@@ -58,7 +58,6 @@ def frame():
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(data=st.data())
 def test_rows_are_those_of_scikit_learns_encoder(data):
     n_rows = data.draw(st.integers(1, 12))

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, DataError
@@ -101,7 +101,6 @@ SOME_PAIRS = st.just("all") | st.lists(st.tuples(SPACES, SPACES).map(list), min_
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(rows=SOME_ROWS, interactions=SOME_PAIRS, block_rows=st.integers(1, 9), block_nnz=st.integers(1, 200))
 def test_pairs_are_those_of_names_in_python(rows, interactions, block_rows, block_nnz):
     """By names, which no hash enters: every two features of a row whose namespaces are asked for, and their product."""

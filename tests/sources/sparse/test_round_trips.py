@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
@@ -22,9 +22,6 @@ from tests.faults.sparse_fuzz import PACKERS
 from tests.refusals import refused
 from tests.sources.sparse.reading import matrix_of, names_of, rows_of
 
-ROUND_TRIP = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40
-)
 BLOCKS = st.tuples(st.integers(1, 9), st.integers(1, 40))
 PACKED = st.sampled_from(["", *PACKERS])
 WORDS = st.text(
@@ -63,7 +60,6 @@ SPACE = st.tuples(
 )
 
 
-@ROUND_TRIP
 @given(
     label=st.sampled_from(["1", "-1", "0", "2.5", "-1e2"]),
     weight=st.none() | st.sampled_from(["1", "0.25", "3", "0"]),
@@ -103,7 +99,6 @@ def test_vowpal_wabbit_finds_the_same_in_a_line(tmp_path, wabbit, label, weight,
 VALUES = st.text(st.characters(exclude_characters='\t"', exclude_categories=["Cc", "Cs"]), max_size=8)
 
 
-@ROUND_TRIP
 @given(
     rows=st.lists(st.tuples(st.integers(0, 1), st.none() | st.integers(-9, 10**7), VALUES, VALUES), min_size=1),
     ending=PACKED,
@@ -133,7 +128,6 @@ def _plain(path, text):
     return plain
 
 
-@ROUND_TRIP
 @given(
     dense=st.lists(st.lists(st.sampled_from([0, 0, 1, -2.5, 1e30]), min_size=4, max_size=4), min_size=1, max_size=9),
     form=st.sampled_from(["csr", "csc", "coo", "bsr", "dia", "lil"]),
@@ -165,7 +159,6 @@ ANALYSES = st.sampled_from(
 DOCUMENTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), min_size=1, max_size=8)
 
 
-@ROUND_TRIP
 @given(
     texts=DOCUMENTS, analysis=ANALYSES, layout=st.sampled_from(["jsonl", "csv", "tsv"]), ending=PACKED, bounds=BLOCKS
 )
@@ -188,7 +181,6 @@ def test_texts_are_what_scikit_learn_counts(tmp_path, texts, analysis, layout, e
     assert features_of(source, bounds) == expected
 
 
-@ROUND_TRIP
 @given(
     ids=st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=9, unique=True), min_size=1, max_size=6),
     ending=PACKED,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import SourceError
@@ -84,24 +84,20 @@ def check(case, options, expected_patterns, packed, bounds):
 
 
 BOUNDS = st.tuples(st.integers(1, 9), st.integers(1, 300), st.sampled_from([1, 10, 100, 2**20]))
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.slow
-@EXAMPLES
 @given(texts(), patterns(), st.sampled_from([*PACKED]), BOUNDS)
 def test_kmers_of_any_file_are_those_of_plain_python(case, options, packed, bounds):
     check(case, *options, packed, bounds)
 
 
 @pytest.mark.slow
-@EXAMPLES
 @given(texts(), st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True), st.integers(90, 5000), BOUNDS)
 def test_kmers_of_windows_are_those_of_plain_python(case, k, window, bounds):
     check(case, {"k": k, "window": window}, ["1" * each for each in k], "", bounds)
 
 
-@settings(max_examples=60, deadline=None)
 @given(patterns(), st.integers(0, 2**32))
 def test_ids_say_their_names(options, seed):
     """What an id is called is what was counted, of any ids and none that a file has."""

@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import ConfigError, DaskfsError, SourceError
@@ -214,9 +214,6 @@ spaces = st.one_of(st.just(""), features)
 reals = st.floats(-(2.0**100), 2.0**100, allow_nan=False, width=32)
 
 
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=100
-)
 @given(rows=st.lists(st.lists(st.tuples(spaces, features, reals), max_size=30), min_size=1, max_size=5))
 def test_names_come_back_whatever_they_are(tmp_path, rows):
     path = tmp_path / "rows.vw"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import daskfs
@@ -44,9 +44,6 @@ def cut_store(tmp_path_factory):
         )
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
 @given(
     columns=selections, first=st.integers(0, 19_999), length=st.integers(0, 9000), some=st.lists(st.integers(0, 19_999))
 )
