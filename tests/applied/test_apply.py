@@ -121,6 +121,23 @@ def test_other_types_of_the_same_values_are_the_same(table):
     assert_close(model.predict(folder / "t.parquet"), model.predict(frame))
 
 
+def test_booleans_may_be_spelled_in_another_way(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"is_new": rng.random(60) < 0.5, "city": rng.choice(["Bonn", "Kiel"], 60)})
+    y = 2.0 * frame.is_new + 0.1 * rng.standard_normal(60)
+    frame.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+    run_of(tmp_path, {"kind": "csv", "path": "t.csv", "target": "y"}, {"method": "message"})
+    model, selector = daskfs.load(tmp_path / "run"), daskfs.Message().fit(frame, y)
+    for found in (model, selector):
+        expected = found.predict(frame)
+        assert expected.max() - expected.min() > 1.0
+        for kind in ("int64", "float64", "boolean", "category"):
+            assert_close(found.predict(frame.assign(is_new=frame.is_new.astype(kind))), expected)
+        assert_close(found.predict(frame.assign(is_new=np.where(frame.is_new, "TRUE", "FALSE"))), expected)
+    with pytest.warns(SelectionWarning, match=r"'is_new': 1 row of unseen categories encoded as zeros: '2'"):
+        selector.predict(frame.assign(is_new=[2, *[0] * 59]))
+
+
 def test_features_come_as_the_data_came(table):
     folder, frame = table
     model = daskfs.load(folder / "run")

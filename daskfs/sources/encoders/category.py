@@ -29,6 +29,8 @@ from daskfs.sources.table_schema import ColumnSchema
 
 MAX_CATEGORIES = 1000
 """Maximum number of dummies of a column, unless the schema sets another."""
+BOOLEANS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
+"""Spellings of true and false, as programs write them."""
 _NAMED_IN_A_NOTE = 10
 
 
@@ -140,11 +142,15 @@ class CategoryEncoder(Encoder):
         return list(self.levels)
 
     def booleans_as_text(self, values: pa.Array) -> pa.Array:
-        """Return booleans as the categories spell them."""
-        if not pa.types.is_boolean(values.type):
+        """Return booleans as the categories spell them; where there are no other categories, also 0, 1 and texts."""
+        truth, falsehood = next((pair for pair in BOOLEANS if {*pair} & {*self.categories}), BOOLEANS[0])
+        if pa.types.is_boolean(values.type):
+            return pc.if_else(values, truth, falsehood)
+        if {*self.categories, *self.pooled} != {truth, falsehood}:
             return values
-        spellings = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
-        return pc.if_else(values, *next((pair for pair in spellings if {*pair} & {*self.categories}), spellings[0]))
+        texts = pc.cast(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values, pa.string())
+        is_true, is_false = (pc.is_in(texts, value_set=pa.array(some)) for some in zip(*BOOLEANS, strict=True))
+        return pc.if_else(is_true, truth, pc.if_else(is_false, falsehood, texts))
 
     def for_new_rows(self, *, missing_to_zero: bool, unseen: str | None = None) -> Self:
         """Return a copy that counts anew and may encode levels that the fit would refuse."""
