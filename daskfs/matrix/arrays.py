@@ -126,10 +126,8 @@ class ArrayMatrix(Matrix):
 
     @cached_property
     def _by_columns(self) -> Any:
-        """X as a CSC matrix with sorted, distinct row indices."""
-        by_columns = self._X.tocsc()
-        by_columns.sum_duplicates()
-        return by_columns
+        """X as a CSC matrix; its row indices are sorted and distinct, too."""
+        return self._X.tocsc()
 
     def column_view(self, columns: slice) -> np.ndarray | None:
         """Return X[:, columns] without a copy; None if X is sparse."""
@@ -188,10 +186,13 @@ def pieces_of_rows(X: Any, nbytes: int = 16 << 20) -> Iterator[slice]:
 
 
 def as_matrix(X: Any) -> Any:
-    """Return an array or CSR matrix of float32, float64 or int8."""
+    """Return an array of float32, float64 or int8, or a CSR matrix whose rows have sorted and distinct columns."""
     refuse_masked(X, "X")
     if hasattr(X, "tocsr"):
-        X = X.tocsr()
+        given, X = X, X.tocsr()
+        if not X.has_canonical_format:
+            X = X.copy() if X is given else X
+            X.sum_duplicates()
     else:
         X = np.asarray(X) if isinstance(X, np.matrix) else np.asanyarray(X)  # keeps an np.memmap
     if X.ndim != 2:
