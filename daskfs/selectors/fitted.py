@@ -219,7 +219,8 @@ class Fitted(SelectorMixin):
         if y is None and isinstance(X, Matrix):
             y, sample_weight = X.read_target(slice(None)), X.read_weight(slice(None))
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        prediction = np.asarray(self.predict(X))
+        prediction, target = np.asarray(self.predict(X)), np.asarray(y)
+        target = target.ravel() if target.shape == (len(prediction), 1) else target
         if find_loss(self.loss_).is_classifier:
-            return accuracy(np.asarray(y), prediction, weight)
-        return r2(np.asarray(y, dtype=float), prediction, weight)
+            return accuracy(target, prediction, weight)
+        return r2(target.astype(float), prediction, weight)

@@ -58,11 +58,8 @@ class DaskArraySource(Source):
         self.target_names = [str(name) for name in target_names or ["target"]] if y is not None else []
         if len(self.feature_names) != X.shape[1]:
             raise DataError(f"expected {X.shape[1]} feature names, found {len(self.feature_names)}", "names")
-        self._weight, self.has_weight = weight, weight is not None
-        for name, values in (("y", y), ("weight", weight)):
-            if hasattr(values, "numblocks") and values.numblocks[0] != self._X.numblocks[0]:
-                problem = f"expected the {self._X.numblocks[0]} row chunks of X, found {values.numblocks[0]}"
-                raise DataError(problem, name, "rechunk it like X")
+        self._y = _in_chunks_of(self._X, self._y, "y")
+        self._weight, self.has_weight = _in_chunks_of(self._X, weight, "weight"), weight is not None
 
     @property
     def target_classes(self) -> list[str] | None:
@@ -115,6 +112,18 @@ class DaskArraySource(Source):
             start = stop
         for values in of_rows:
             values.conclude(start)
+
+
+def _in_chunks_of(X: Any, values: Any, name: str) -> Any:
+    """Return the values of the rows in the row chunks of X, as far as these are known."""
+    if not hasattr(values, "chunks"):
+        return values
+    if values.shape[0] == X.shape[0]:
+        return values.rechunk({0: X.chunks[0]})
+    if values.numblocks[0] != X.numblocks[0]:
+        problem = f"expected the {X.numblocks[0]} row chunks of X, found {values.numblocks[0]}"
+        raise DataError(problem, name, "call compute_chunk_sizes() on both, or rechunk it like X")
+    return values
 
 
 class _OfRows:

@@ -93,3 +93,20 @@ def test_weights_in_memory_and_lazy_ones_weigh_the_rows_of_lazy_input_alike(prob
     in_memory, of_dask, none = (Message(n_subsets=3).fit(lazy, y, one).coef_ for one in given)
     np.testing.assert_array_equal(in_memory, of_dask)
     assert (in_memory != none).any()
+
+
+def test_a_lazy_target_may_have_other_chunks_one_column_or_objects(problem):
+    X, y = problem
+    lazy, frame = da.from_array(X, chunks=(400, -1)), dd.from_pandas(pd.DataFrame(X), npartitions=3)
+    expected = Message(n_subsets=3, random_state=0).fit(lazy, y)
+    column = pd.DataFrame({"y": y})
+    for rows, target in (
+        (lazy, da.from_array(y, chunks=350)),
+        (lazy, da.from_array(y[:, None], chunks=(350, 1))),
+        (lazy, da.from_array(y.astype(object), chunks=400)),
+        (lazy, column),
+        (frame, dd.from_pandas(column, npartitions=3)),
+    ):
+        found = Message(n_subsets=3, random_state=0).fit(rows, target)
+        np.testing.assert_array_equal(found.coef_, expected.coef_)
+        assert found.score(rows, target) == expected.score(X, y)

@@ -178,7 +178,9 @@ def test_the_objective_never_rises_and_the_members_are_whole_groups_within_the_l
             for group in layout.groups:
                 own = groups.groups[group]
                 assert set(held) & set(own) == set(own) - {12}
-            np.testing.assert_allclose(members.held, [(X[:, j] - X[:, j].mean()) / X[:, j].std() for j in held])
+            np.testing.assert_allclose(
+                members.held, ((X[:, held] - X[:, held].mean(axis=0)) / X[:, held].std(axis=0)).T
+            )
             is_full |= members.is_full
     left_out = np.setdiff1d(np.arange(groups.groups.n_groups), layout.groups)
     is_of_constants = [set(groups.groups[group]) == {12} for group in left_out]

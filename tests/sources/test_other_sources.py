@@ -116,6 +116,7 @@ def test_what_is_not_finite_is_named_by_column_and_row(value, word, make):
         ArrayMatrix(make(bad), Y, feature_names=NAMES)
 
 
+UNKNOWN_CHUNKS = da.from_array(X, chunks=20)[da.from_array(Y, chunks=20) < np.inf]
 BAD_ARRAYS = {
     "one dimension": (lambda: ArraySource(X[0]), "1 dimension"),
     "text": (lambda: ArraySource(np.array([["a"]])), "expected numbers"),
@@ -127,7 +128,7 @@ BAD_ARRAYS = {
     "no target": (lambda: FrameSource(FRAME).check(), "no target was given"),
     "target missing": (lambda: FrameSource(FRAME, target="targt").check(), "did you mean 'target'?"),
     "weight missing": (lambda: FrameSource(FRAME, target="x0", weight="w").check(), "weight 'w' is not a column"),
-    "dask chunks": (lambda: DaskArraySource(da.from_array(X, chunks=20), da.from_array(Y, chunks=7)), "row chunks"),
+    "dask chunks": (lambda: DaskArraySource(UNKNOWN_CHUNKS, da.from_array(Y, chunks=7)), "compute_chunk_sizes"),
     "no such set": (lambda: SklearnSource("diabets"), "did you mean 'diabetes'?"),
     "no such kind": (lambda: make_source("cvs", path="a"), "did you mean 'csv'?"),
     "no such option": (lambda: make_source("csv", path="a", delimeter=";"), "did you mean 'delimiter'?"),
