@@ -21,8 +21,6 @@ from tests.tiers import without_news
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so shells start what runs in the background, and so would ours
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-gc.disable()  # nothing that is imported and collected is garbage: looking for it takes a third of the time
-
 ON_BUSY_MACHINES = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
@@ -49,11 +47,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if may_be_touched(collection_path, changed_since(revision)) else True
 
 
-def pytest_collection_finish() -> None:
-    """Let Python look for garbage among what tests make, and less often than by default: compilers make little."""
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Do not look for garbage among what is imported and collected: it takes a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 50)  # less often than by default: compilers allocate much, and leave little
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not name

@@ -119,7 +119,7 @@ def _in_chunks_of(X: Any, values: Any, name: str) -> Any:
     if not hasattr(values, "chunks"):
         return values
     if values.shape[0] == X.shape[0]:
-        return values.rechunk({0: X.chunks[0]})
+        return values.rechunk((X.chunks[0], *values.shape[1:]))
     if values.numblocks[0] != X.numblocks[0]:
         problem = f"expected the {X.numblocks[0]} row chunks of X, found {values.numblocks[0]}"
         raise DataError(problem, name, "call compute_chunk_sizes() on both, or rechunk it like X")
