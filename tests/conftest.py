@@ -55,7 +55,6 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(10_000, 20, 50)  # less often than by default: compilers allocate much, and leave little
         gc.enable()
 
 
