@@ -80,7 +80,7 @@ class Input:
         if y is None and (self.is_encoded or is_lazy(self.X)):
             raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
         if is_lazy(self.X):
-            self.y = self.target = _one_column(y)
+            self.y = self.target = _beside_lazy_rows(y)
             return
         refuse_non_finite_target(y)
         y = plain(y)
@@ -142,11 +142,15 @@ class Input:
             yield matrix, labels, []
 
 
-def _one_column(y: Any) -> Any:
-    """Return the only column of a target of shape (n_samples, 1), which may be lazy; others unchanged."""
-    if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
+def _beside_lazy_rows(y: Any) -> Any:
+    """Return a target, which may be lazy too: its only column, and objects computed, as texts or numbers."""
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
+        y = y[y.columns[0]] if hasattr(y, "columns") else y[:, 0]
+    if getattr(y, "dtype", None) != np.dtype(object):
         return y
-    return y[y.columns[0]] if hasattr(y, "columns") else y[:, 0]
+    y = np.asarray(y)
+    refuse_non_finite_target(y)
+    return plain(y)
 
 
 def kind_of_labels(y: Any, loss: str, labels: np.ndarray | None) -> TargetKind:
@@ -163,10 +167,7 @@ def kind_of_labels(y: Any, loss: str, labels: np.ndarray | None) -> TargetKind:
 
             refuse_numbers_as_classes(texts.tolist(), len(y), "y")
         return TargetKind(len(texts), is_declared=True)
-    if loss != AUTO:
-        return PLAIN_NUMBERS
-    values = np.asarray(plain(np.asarray(y)))
-    return PLAIN_NUMBERS if values.dtype == object else kind_of(values.ravel())
+    return kind_of(np.asarray(y).ravel()) if loss == AUTO else PLAIN_NUMBERS
 
 
 def coded(y: Any, loss: Loss, labels: np.ndarray | None, weight: Any = None) -> tuple[Any, np.ndarray | None]:

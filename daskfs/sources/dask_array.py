@@ -118,8 +118,11 @@ def _in_chunks_of(X: Any, values: Any, name: str) -> Any:
     """Return the values of the rows in the row chunks of X, as far as these are known."""
     if not hasattr(values, "chunks"):
         return values
-    if values.shape[0] == X.shape[0]:
+    found, expected = values.shape[0], X.shape[0]
+    if found == expected:
         return values.rechunk((X.chunks[0], *values.shape[1:]))
+    if not math.isnan(found - expected):
+        raise DataError(f"expected {expected} values, one per row of X, found {found}", name)
     if values.numblocks[0] != X.numblocks[0]:
         problem = f"expected the {X.numblocks[0]} row chunks of X, found {values.numblocks[0]}"
         raise DataError(problem, name, "call compute_chunk_sizes() on both, or rechunk it like X")

@@ -110,3 +110,8 @@ def test_a_lazy_target_may_have_other_chunks_one_column_or_objects(problem):
         found = Message(n_subsets=3, random_state=0).fit(rows, target)
         np.testing.assert_array_equal(found.coef_, expected.coef_)
         assert found.score(rows, target) == expected.score(X, y)
+    for labels in (y > 0.0, np.where(y > 0.0, "yes", "no")):
+        found = Message(n_subsets=3).fit(lazy, da.from_array(labels.astype(object), chunks=350))
+        np.testing.assert_array_equal(found.classes_, np.unique(labels))
+    with refused(DataError, "arrays", at="y", naming=[str(len(y)), str(len(y) - 1)]):
+        Message().fit(lazy, da.from_array(y[1:], chunks=350))
