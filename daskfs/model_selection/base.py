@@ -33,7 +33,7 @@ from daskfs.result import SelectionResult
 from daskfs.selectors.base import SEPARATED, BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import FITTED_INSTEAD, fit_each_class
+from daskfs.selectors.shared.refit_of_classes import FITTED_INSTEAD, fit_each_class
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe
@@ -196,7 +196,7 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
             Scores of all columns, selected or not.
         """
         columns = np.sort(np.asarray(columns, dtype=np.int64))
-        fits = fit_each_class(run, columns, self.loss_)
+        fits = fit_each_class(run, columns, FITTED_INSTEAD.get(self.loss_, self.loss_))
         if fits.classes is not None:
             self.classes_ = fits.classes
         self._set_selection(columns, scores[columns], fits.coef, fits.intercept)

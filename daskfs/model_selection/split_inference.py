@@ -30,7 +30,8 @@ from daskfs.selected_table import TABLE_COLUMNS, coefficient_norm
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import ClassFits, MeanLoss, fit_each_class
+from daskfs.selectors.shared.refit import MeanLoss
+from daskfs.selectors.shared.refit_of_classes import FITTED_INSTEAD, ClassFits, fit_each_class
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import plan_samples
@@ -133,7 +134,13 @@ class SplitInference(MetaSelector):
         """Fit the selected columns on the rows of a run; set the coefficients and their standard errors."""
         chosen = self.selector_
         columns = np.sort(chosen.selected_)
-        fits = fit_each_class(rest, columns, self.loss_, ridge=0.0, classes=getattr(chosen, "classes_", None))
+        fits = fit_each_class(
+            rest,
+            columns,
+            FITTED_INSTEAD.get(self.loss_, self.loss_),
+            ridge=0.0,
+            classes=getattr(chosen, "classes_", None),
+        )
         if fits.classes is not None:
             self.classes_ = fits.classes
         self._set_selection(columns, chosen.scores_[columns], fits.coef, fits.intercept)

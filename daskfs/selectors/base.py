@@ -65,7 +65,8 @@ from daskfs.selectors.resulting import (
 )
 from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import TOLERANCE, ClassFits, fit_each_class, fit_each_size
+from daskfs.selectors.shared.refit import TOLERANCE
+from daskfs.selectors.shared.refit_of_classes import ClassFits, fit_each_class, fit_each_size
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import say_compiling, shown
@@ -111,7 +112,8 @@ class BaseSelector(
     refit : {"none", "ols", "ridge", "elastic"}
         Coefficients of the selected features. none: the method's own. The others fit the loss to the selected features:
         ols without a penalty, ridge with a ridge chosen from the data, elastic with this ridge and an l1 penalty chosen
-        by the held-out loss. Several classes are then fitted one against the rest.
+        by the held-out loss. The multinomial loss is fitted to all classes together; with elastic, other losses, or
+        very many coefficients, each of several classes is fitted against the rest.
     verbose : bool
         Whether to show the progress: a bar in a terminal, an output in a notebook, otherwise a line per minute; with a
         client also on Dask's dashboard. Without it, a fit only says that it compiles kernels, which the first fits on

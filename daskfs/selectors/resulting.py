@@ -14,7 +14,8 @@ from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.result import SelectionResult
 from daskfs.selected_table import annotated, coefficient_norm, selection_table
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits
-from daskfs.selectors.shared.refit import ClassFits
+from daskfs.selectors.shared.class_blocks import order_of_hessian
+from daskfs.selectors.shared.refit_of_classes import ClassFits
 from daskfs.selectors.shared.run import Run
 
 NORMS = "coefficients in the table are norms over the classes; coef_ has those of each class"
@@ -160,7 +161,12 @@ def refit_budget(n_columns: int, shape: DataShape, limits: Limits) -> Budget:
     n_columns = min(n_columns, shape.n_features)
     room = DEFAULT_BLOCK_NBYTES if limits.task_nbytes is None else limits.task_nbytes // 2
     kept = min(shape.n_samples * n_columns * shape.itemsize, room, DEFAULT_BLOCK_NBYTES)
-    return Budget({"selected columns": kept, "products of selected columns": 5 * 8 * n_columns**2})
+    return Budget(
+        {
+            "selected columns": kept,
+            "products of selected columns": 5 * 8 * order_of_hessian(n_columns, shape.n_classes) ** 2,
+        }
+    )
 
 
 def refit_notes(by: str, found: ClassFits, column: str = "coef") -> list[str]:

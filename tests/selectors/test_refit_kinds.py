@@ -111,18 +111,31 @@ def test_ols_is_least_squares_on_what_the_selector_selected(selector):
     assert found.result_.parameters["refit"] == "ols"
 
 
-def test_each_of_several_classes_is_told_from_the_rest():
+def several_classes():
     X, y, weight = data(n=400)
-    labels = np.array(["high", "low", "middle"])[np.digitize(y, np.quantile(y, [0.3, 0.6]))]
-    for selector in (FGM(4, refit="ols"), Message(refit="ols", loss="multinomial", n_subsets=2)):
-        selector.fit(X, labels, weight)
-        columns = selector.selected_
-        for k, label in enumerate(selector.classes_):
-            model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=10_000)
-            model.fit(X[:, columns], labels == label, weight)
-            np.testing.assert_allclose(selector.coef_[k, columns], model.coef_[0], rtol=1e-2, atol=1e-3)
-        assert selector.predict_proba(X).shape == (400, 3)
-        assert selector.score(X, labels) > 0.5
+    return X, np.array(["high", "low", "middle"])[np.digitize(y, np.quantile(y, [0.3, 0.6]))], weight
+
+
+def test_each_of_several_classes_is_told_from_the_rest():
+    X, labels, weight = several_classes()
+    selector = FGM(4, refit="ols").fit(X, labels, weight)
+    columns = selector.selected_
+    for k, label in enumerate(selector.classes_):
+        model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=10_000)
+        model.fit(X[:, columns], labels == label, weight)
+        np.testing.assert_allclose(selector.coef_[k, columns], model.coef_[0], rtol=1e-2, atol=1e-3)
+    assert selector.predict_proba(X).shape == (400, 3)
+    assert selector.score(X, labels) > 0.5
+
+
+def test_the_multinomial_loss_has_one_model_of_all_classes():
+    X, labels, weight = several_classes()
+    selector = Message(refit="ols", loss="multinomial", n_subsets=2).fit(X, labels, weight)
+    columns = selector.selected_
+    model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=10_000).fit(X[:, columns], labels, weight)
+    centred = model.coef_ - model.coef_.mean(axis=0)
+    np.testing.assert_allclose(selector.coef_[:, columns], centred, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(selector.predict_proba(X), model.predict_proba(X[:, columns]), atol=1e-3)
 
 
 def test_made_features_are_refitted():

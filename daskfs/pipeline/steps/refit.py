@@ -17,6 +17,7 @@ from daskfs.selected_table import coefficient_norm
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.resulting import refit_notes
 from daskfs.selectors.shared.budget import Budget
+from daskfs.selectors.shared.class_blocks import order_of_hessian
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.selected_blocks import BLOCK_VALUES
 
@@ -31,7 +32,7 @@ def cost(n_columns: int, n_selections: int, data: DataFacts, limits: ProcessLimi
     client = (
         limits.base_of_client(data.n_samples, data.held_nbytes)
         .add("selected columns", kept)
-        .add("products of selected columns", 5 * 8 * n_columns**2)
+        .add("products of selected columns", 5 * 8 * order_of_hessian(n_columns, data.target.n_classes) ** 2)
     )
     task, worker = Budget().add("blocks of selected columns", REFIT_NBYTES).include(data.ahead), Budget()
     if limits.worker is None or kept == nbytes:

@@ -60,7 +60,8 @@ from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.target import Target, read_target
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.elimination import Kept, eliminate
-from daskfs.selectors.shared.refit import ClassFits, MeanLoss, refit_selected
+from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.refit_of_classes import ClassFits
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 

@@ -26,7 +26,8 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_kernels_take_it, as_vector
 from daskfs.selectors.shared.record import Record
-from daskfs.selectors.shared.refit import MeanLoss, fit_each_class, model_of
+from daskfs.selectors.shared.refit import MeanLoss, model_of
+from daskfs.selectors.shared.refit_of_classes import FITTED_INSTEAD, fit_each_class
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.selected_blocks import SelectedBlocks
@@ -78,7 +79,7 @@ def stand_ins(run: Run, selected: np.ndarray, loss: str, n_best: int) -> pd.Data
     from pandas import DataFrame
 
     columns, n_features = np.sort(selected), run.matrix.shape[1]
-    fits = fit_each_class(run, columns, loss, ridge=0.0)
+    fits = fit_each_class(run, columns, FITTED_INSTEAD.get(loss, loss), ridge=0.0)
     positives: list[float | None] = [None]
     if fits.classes is not None:
         positives = [float(label) for label in (fits.classes[1:] if len(fits.fits) == 1 else fits.classes)]

@@ -109,7 +109,7 @@ from daskfs.selectors.message.tasks import SubsetPasses, select_together
 from daskfs.selectors.message.votes import Units, Vote, count_votes, notes_on_choices, notes_on_votes, second_vote
 from daskfs.selectors.shared.ahead import Ahead
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import fit_each_class
+from daskfs.selectors.shared.refit_of_classes import fit_each_class
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of

@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from daskfs.errors import ConfigError
 from daskfs.kernels.sketch.rows import StepRule
 from daskfs.losses import find_loss, loss_of_two
 from daskfs.parameters import n_to_select
@@ -20,6 +21,7 @@ from daskfs.selectors.mission.reading import Cuts
 from daskfs.selectors.mission.rounds import PassOrder
 from daskfs.selectors.mission.survey import Survey, TargetEncoding
 from daskfs.selectors.shared.budget import DataShape
+from daskfs.selectors.shared.class_blocks import is_affordable
 
 DEFAULT_N_SELECTED = 1000
 ROWS_OF_A_DEFAULT, FEWEST_OF_A_DEFAULT = 2, 10  # rows per feature in the default number of features; its minimum
@@ -263,11 +265,26 @@ def n_refit_epochs(n_epochs: int, n_samples: int) -> int:
 
 
 def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, n_selected: int) -> str | None:
-    """Return "exact", "sgd" or None: by default exact if Newton steps are cheap and there are enough rows."""
+    """Return "exact", "sgd" or None: by default exact if Newton steps are cheap and there are enough rows.
+
+    Raises
+    ------
+    ConfigError
+        An exact refit is requested, and the classes and features are too many for one.
+    """
+    record = find_loss(loss)
+    is_possible = record.has_formula_of_many_rows or (
+        record.has_classes and is_affordable(n_samples, n_selected, n_outputs)
+    )
+    if wanted == "exact" and not is_possible:
+        problem = (
+            f"{n_outputs} classes and {n_selected:,} features are too many for an exact refit of {n_samples:,} rows"
+        )
+        raise ConfigError(problem, "refit", 'use refit="sgd"')
     if wanted != "auto":
         return wanted
-    record = find_loss(loss)
-    cost = n_outputs * n_samples * n_selected * n_selected
+    cost = n_samples * n_selected**2 * (0.5 * (n_outputs - 1) ** 2 if record.has_classes else n_outputs)
+    is_few = cost <= FEW and not record.has_classes
     is_fit = record.is_quadratic or n_samples >= ROWS_PER_COLUMN * n_selected
     is_cheap = cost <= (EXACT_COST_OF_ONE_STEP if record.is_quadratic else EXACT_COST)
-    return "exact" if record.has_formula_of_many_rows and (cost <= FEW or (is_cheap and is_fit)) else "sgd"
+    return "exact" if is_possible and (is_few or (is_cheap and is_fit)) else "sgd"

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from daskfs.losses import find_loss
 from daskfs.matrix.spans import Spans
 from daskfs.selectors.mission.configuration import Configuration, n_refit_epochs
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS
 from daskfs.selectors.mission.reading import Cuts
 from daskfs.selectors.mission.rounds import REPORTS
 from daskfs.selectors.shared.budget import Budget, SelectorPlan, most_within
+from daskfs.selectors.shared.class_blocks import order_of_hessian
 from daskfs.selectors.shared.work import Work, added, of_refit
 
 PIECE_NBYTES = 16 << 20  # rows as sparse entries at one time, if the memory allows
@@ -97,7 +99,9 @@ def exact_refit_of(config: Configuration) -> Budget:
         return Budget()
     budget = Budget().add("selected columns", min(n_values * max(config.data.itemsize, 4), PIECE_NBYTES))
     budget.add("copies of a block of them", 3 * 8 * min(REFIT_VALUES, n_values))
-    return budget.add("matrices of K x K", (6 if config.has_always else 4) * 8 * (k + 1) ** 2)
+    of_classes = order_of_hessian(config.n_selected, config.model.n_outputs) if config.refit == "exact" else 0
+    order = max(k + 1, of_classes if find_loss(config.model.loss).has_classes else 0)
+    return budget.add("matrices of K x K", (6 if config.has_always else 4) * 8 * order**2)
 
 
 # blocks of a source in memory: one is used, one is surveyed with it, one is read ahead, one is on its way

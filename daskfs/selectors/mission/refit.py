@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from daskfs.kernels.linear.forward_selection import forward_selection
+from daskfs.losses import find_loss
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.configuration import PERIOD, n_refit_epochs
 from daskfs.selectors.mission.fit import History, MissionFit, factors_of, first_rows
@@ -21,6 +22,7 @@ from daskfs.selectors.mission.passes import learn
 from daskfs.selectors.mission.plan import exact_refit_of
 from daskfs.selectors.mission.training import mean_squared_norm
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.refit_of_classes import refit_classes
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.selected_blocks import SelectedBlocks
@@ -101,11 +103,14 @@ def refit(run: Run, fit: MissionFit) -> Refit | None:
 
 
 def _refit_exactly(run: Run, fit: MissionFit) -> Refit:
-    """Return the minimum of the loss; with several classes, of each against the rest."""
+    """Return the minimum of the loss; unless it has several classes itself, of each of several against the rest."""
     run, columns = _for_exact(run, fit), fit.state.keys.astype(np.int64)
     free = np.isin(columns, fit.config.always.astype(np.int64))
-    losses = [MeanLoss(fit.config.model.loss, positive) for positive in fit.config.target.positives]
-    fits = [refit_selected(run, columns, one, free=free) for one in losses]
+    loss, positives = fit.config.model.loss, fit.config.target.positives
+    if find_loss(loss).has_classes:
+        (fits,) = refit_classes(run, columns, [len(columns)], MeanLoss(loss), np.array(positives), free)
+    else:
+        fits = [refit_selected(run, columns, MeanLoss(loss, positive), free=free) for positive in positives]
     notes = [SEPARATED] if any(one.is_separable for one in fits) else []
     if n_dependent := fits[0].n_dependent:
         notes.append(f"{n_dependent} selected column(s) are linear combinations of others: their coefficient is 0")

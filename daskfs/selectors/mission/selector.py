@@ -169,9 +169,9 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
     refit : {"auto", "exact", "sgd", "none", "ols", "ridge", "elastic"} or None
         How to refit on the selected features. exact: the minimum of the loss, with a ridge chosen from the data. sgd:
         further passes of stochastic descent. none or None: no refit. auto: exact if it is cheap (n k² up to 4e9, for
-        classes 2e8) and, for classes, there are ten rows per feature; otherwise sgd; no refit with the paper's variant.
-        The others are as for every selector: "ols" without a penalty, "ridge", or "elastic" with an l1 penalty chosen
-        by the held-out loss, each class separately.
+        classes 2e8, for C classes together ½ n k² (C - 1)²) and, for classes, there are ten rows per feature; otherwise
+        sgd; no refit with the paper's variant. The others are as for every selector: "ols" without a penalty, "ridge",
+        or "elastic" with an l1 penalty chosen by the held-out loss.
     n_candidates : int or "auto" or None
         Number of features to learn, from which `n_features_to_select` are chosen by forward selection on their exact
         second moments, computed in one more pass. None: select the features with the largest weights. "auto": four per
@@ -276,7 +276,7 @@ class Mission(SelectsSize, IncludesColumns, TakesRowBlocks):
             raise ConfigError("only the paper's variant has a heap", "heap", 'set variant="paper"')
 
     def _check_loss(self, loss: Loss) -> None:
-        if self.refit == "exact" and not loss.has_formula_of_many_rows:
+        if self.refit == "exact" and not (loss.has_formula_of_many_rows or loss.has_classes):
             raise ConfigError(f"there is no exact refit of the {loss.name} loss", "refit", 'use refit="sgd"')
         if self.class_weight is not None and not loss.is_classifier:
             problem = f"the {loss.name} loss has no classes"

@@ -14,7 +14,8 @@ from daskfs.selectors.from_blocks import TakesColumnBlocks
 from daskfs.selectors.included import IncludesColumns
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.shared.elimination import order_of_removal
-from daskfs.selectors.shared.refit import FITTED_INSTEAD, Begun, MeanLoss
+from daskfs.selectors.shared.refit import Begun, MeanLoss
+from daskfs.selectors.shared.refit_of_classes import FITTED_INSTEAD
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.sized import SelectsSize

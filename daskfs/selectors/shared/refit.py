@@ -21,6 +21,7 @@ from daskfs.kernels.linear.linalg import MIN_PIVOT, factorise, solve_cholesky
 from daskfs.kernels.losses import threshold_of
 from daskfs.losses import find_loss
 from daskfs.matrix.blocks import as_vector
+from daskfs.selectors.shared.class_blocks import ClassBlocks
 from daskfs.selectors.shared.elastic_net import QuadraticApproximation, best_l1
 from daskfs.selectors.shared.refit_on_block import (
     Model,
@@ -28,7 +29,6 @@ from daskfs.selectors.shared.refit_on_block import (
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.selected_blocks import SelectedBlocks, Terms
-from daskfs.selectors.shared.targets import classes_of
 
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # gain of a step relative to the loss without features; the remaining error is its square
@@ -219,31 +219,75 @@ class _Start(NamedTuple):
 
 def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort, asked: MeanLoss) -> SelectedFit:
     """Return the minimum; `null` has the terms without columns."""
-    (model, terms, is_near, near), given, l1 = start, asked.ridge, 0.0
-    is_chosen, ridge, scale, centre, total = given is None, given or 0.0, model.scale, model.centre, effort.total
-    if is_chosen:
+    scale, centre, near, l1 = start.model.scale, start.model.centre, start.ridge, 0.0
+    if asked.ridge is None and start.is_near and near is None:
         most = effort.largest_ridge(float(null.hessian[0, 0]))
-        if is_near and near is None:
-            near = effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
+        near = effort.best_ridge(*start.terms, start.model.solution, most, start.model.loss, blocks.is_free)
+    found = minimum_of(blocks, start.model, start.terms, null.value, float(null.hessian[0, 0]), effort, asked, near)
+    fit = found.descent
+    if asked.has_l1 and not found.is_separable:
+        fit, l1 = _with_l1(blocks, fit, effort.total, found.ridge)
+    solution = fit.model.solution
+    n_dependent = int((scale > 0.0).sum()) + 1 - found.rank
+    coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
+    intercept = float(solution[0] - (coef * centre).sum())
+    mean = fit.mean + blocks.least_loss(asked.loss)
+    return SelectedFit(coef, intercept, mean, scale, n_dependent, found.is_separable, fit.n_steps, found.ridge, l1)
+
+
+class Minimum(NamedTuple):
+    """The minimum of the loss, with a ridge that is given, chosen, or bounds the fit."""
+
+    descent: _Descent
+    ridge: float
+    is_separable: bool
+    """Whether there is no finite minimum without the ridge."""
+    rank: int
+    """Rank of the Hessian at the start."""
+
+
+def minimum_of(
+    blocks: SelectedBlocks | ClassBlocks,
+    model: Model,
+    terms: Terms,
+    null: float,
+    curvature: float,
+    effort: Effort,
+    asked: MeanLoss,
+    near: float | None = None,
+) -> Minimum:
+    """Return the minimum of the loss from a start.
+
+    Parameters
+    ----------
+    blocks : SelectedBlocks or ClassBlocks
+    model, terms : Model, Terms
+        The start, and the terms there.
+    null : float
+        The loss without columns.
+    curvature : float
+        That of the loss without columns, in an intercept.
+    effort : Effort
+    asked : MeanLoss
+        Its ridge and its tolerance.
+    near : float, optional
+        The ridge of a fit that the start is near to.
+    """
+    is_chosen, ridge, total = asked.ridge is None, asked.ridge or 0.0, effort.total
+    if is_chosen:
+        most = effort.largest_ridge(curvature)
         begun = most if near is None else min(near, most)
-        model, terms, ridge = _with_ridge(blocks, model, terms, effort, begun, most, null.value)
-    least_gain = asked.tolerance * null.value
+        model, terms, ridge = _with_ridge(blocks, model, terms, effort, begun, most, null)
+    least_gain = asked.tolerance * null
     is_bounded = is_chosen and ridge > 0.0 and not blocks.n_free
-    fit = _descend(blocks, model, terms, total, ridge, is_bounded, null.value, least_gain)
+    fit = _descend(blocks, model, terms, total, ridge, is_bounded, null, least_gain)
     is_separable = fit is None
     if fit is None:  # no finite minimum
         ridge, blocks = max(ridge, weak_ridge(total)), blocks.bounded(weak_ridge(total))
         terms = blocks.terms(model, total) if blocks.n_free else terms
-        fit = _descend(blocks, model, terms, total, ridge, True, null.value, least_gain)
+        fit = _descend(blocks, model, terms, total, ridge, True, null, least_gain)
     assert fit is not None
-    if asked.has_l1 and not is_separable:
-        fit, l1 = _with_l1(blocks, fit, total, ridge)
-    solution, rank = fit.model.solution, np.count_nonzero(np.diag(_factor_of(terms.hessian)))
-    n_dependent = int((scale > 0.0).sum()) + 1 - int(rank)
-    coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
-    intercept = float(solution[0] - (coef * centre).sum())
-    mean = fit.mean + blocks.least_loss(asked.loss)
-    return SelectedFit(coef, intercept, mean, scale, n_dependent, is_separable, fit.n_steps, ridge, l1)
+    return Minimum(fit, ridge, is_separable, int(np.count_nonzero(np.diag(_factor_of(terms.hessian)))))
 
 
 def _with_l1(blocks: SelectedBlocks, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
@@ -280,99 +324,14 @@ def model_of(blocks: SelectedBlocks, mean_loss: MeanLoss, fit: SelectedFit) -> t
     return Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale), total
 
 
-FITTED_INSTEAD = {"multinomial": "logistic", "hinge": "squared_hinge", "epsilon_insensitive": "squared"}
-"""Replacements for losses without a minimum of their own over all rows; each class is then fitted against the rest."""
-
-
-class ClassFits(NamedTuple):
-    """The fit of some columns; with several classes one for each, against the rest."""
-
-    loss: str
-    """The fitted loss: see `FITTED_INSTEAD`."""
-    fits: list[SelectedFit]
-    classes: np.ndarray | None
-    """The values of a classification target, ascending."""
-
-    @property
-    def coef(self) -> np.ndarray:
-        """Shape (n_columns,), with more than two classes (n_classes, n_columns)."""
-        return self.fits[0].coef if len(self.fits) == 1 else np.array([fit.coef for fit in self.fits])
-
-    @property
-    def intercept(self) -> float | np.ndarray:
-        """A number, with more than two classes one for each."""
-        intercept = [fit.intercept for fit in self.fits]
-        return intercept[0] if len(intercept) == 1 else np.array(intercept)
-
-    @property
-    def is_separable(self) -> bool:
-        """Whether any of the fits has no finite minimum without a ridge."""
-        return any(fit.is_separable for fit in self.fits)
-
-
-def fit_each_class(
-    run: Run,
-    columns: np.ndarray,
-    loss: str,
-    ridge: float | None = None,
-    classes: np.ndarray | None = None,
-    has_l1: bool = False,
-    free: np.ndarray | None = None,
-) -> ClassFits:
-    """Fit a loss, including those for classes, on some columns: see `fit_each_size`."""
-    return fit_each_size(run, columns, [len(columns)], loss, ridge, classes, has_l1, free=free)[0]
-
-
-def fit_each_size(
-    run: Run,
-    columns: np.ndarray,
-    sizes: Sequence[int],
-    loss: str,
-    ridge: float | None = None,
-    classes: np.ndarray | None = None,
-    has_l1: bool = False,
-    tolerance: float = TOLERANCE,
-    free: np.ndarray | None = None,
-) -> list[ClassFits]:
-    """Fit a loss, including those for classes, on the first k of some columns, for several k: see `refit_nested`.
-
-    Parameters
-    ----------
-    run : Run
-    columns : ndarray of shape (n_columns,), int64
-    sizes : sequence of int
-    loss : str
-        Any loss; see `FITTED_INSTEAD`.
-    ridge : float, optional
-        By default chosen from the data.
-    classes : ndarray of shape (n_classes,), optional
-        Values of the target, if known.
-    has_l1, tolerance : bool, float
-        See `MeanLoss`.
-    free : ndarray of int64, optional
-        Those of the columns that have no penalty: see `refit_selected`.
-    """
-    positives: list[float | None] = [None]
-    loss = FITTED_INSTEAD.get(loss, loss)
-    if not find_loss(loss).is_classifier:
-        classes = None
-    else:
-        if classes is None:
-            y, weight = run.matrix.read_target(slice(None)), run.matrix.read_weight(slice(None))
-            y = as_vector(y)
-            classes = classes_of(y if weight is None else y[weight > 0.0], None, many=True)
-        positives = [float(label) for label in (classes[1:] if len(classes) == 2 else classes)]
-    of_classes, is_free = [], None if free is None or not len(free) else np.isin(columns, free)
-    with run.reported("refit", len(positives)) as advance:
-        for positive in positives:
-            asked = MeanLoss(loss, positive, ridge=ridge, has_l1=has_l1, tolerance=tolerance)
-            of_classes.append(refit_nested(run, columns, sizes, asked, free=is_free))
-            advance()
-    return [ClassFits(loss, list(fits), classes) for fits in zip(*of_classes, strict=True)]
-
-
 def _with_ridge(
-    blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort, begun: float, most: float, null: float
+    blocks: SelectedBlocks | ClassBlocks,
+    model: Model,
+    terms: Terms,
+    effort: Effort,
+    begun: float,
+    most: float,
+    null: float,
 ) -> tuple[Model, Terms, float]:
     """Return the ridge chosen from the data, at most `most`, and a point near its minimum with the terms there."""
     if find_loss(model.loss).is_quadratic:  # its terms at one point are sufficient
@@ -402,7 +361,7 @@ class _Descent(NamedTuple):
 
 
 def _descend(
-    blocks: SelectedBlocks,
+    blocks: SelectedBlocks | ClassBlocks,
     model: Model,
     plain: Terms,
     total: float,
@@ -453,7 +412,7 @@ def _factor_of(hessian: np.ndarray) -> np.ndarray:
 
 
 def _shortened(
-    blocks: SelectedBlocks, model: Model, step: np.ndarray, value: float, total: float, ridge: float
+    blocks: SelectedBlocks | ClassBlocks, model: Model, step: np.ndarray, value: float, total: float, ridge: float
 ) -> tuple[Model, Terms, Terms]:
     """Take the step, or halve it until the objective does not rise."""
     length = 1.0

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.glm.fit import newton_terms, terms_of_columns
+from daskfs.kernels.glm.softmax import softmax_terms
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.moments import moments
 from daskfs.matrix.base import Matrix
@@ -80,6 +81,33 @@ def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> Ro
         threshold=model.threshold,
     )
     return RowTerms(float(weight.sum()), float(terms.value), terms.gradient, terms.hessian)
+
+
+def class_terms_on_rows(
+    matrix: Matrix,
+    columns: Rows,
+    classes: np.ndarray,
+    coef: np.ndarray,
+    centre: np.ndarray,
+    scale: np.ndarray,
+    rows: Rows,
+) -> RowTerms:
+    """Return value, gradient and Hessian of the summed multinomial loss of some rows.
+
+    Parameters
+    ----------
+    matrix, columns, rows : as for the other functions
+    classes : ndarray of shape (n_classes,)
+        Values of the target, ascending.
+    coef : ndarray of shape (n_classes - 1, n_columns + 1)
+        Of all classes but the last, whose coefficients are 0; intercepts first.
+    centre, scale : ndarray of shape (n_columns,)
+    """
+    X, y, weight = read_rows(matrix, columns, None, rows)
+    if not weight.any():
+        return RowTerms(0.0, 0.0, np.zeros(coef.size), np.zeros((coef.size, coef.size)))
+    terms = softmax_terms(X, np.searchsorted(classes, y).astype(np.float64), weight, coef, centre, scale)
+    return RowTerms(float(weight.sum()), terms.value, terms.gradient, terms.hessian)
 
 
 class LaidOut(NamedTuple):

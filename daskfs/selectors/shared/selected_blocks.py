@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import reduce
 from typing import Any, NamedTuple, Self, cast
@@ -151,6 +151,14 @@ class SelectedBlocks:
         value = float(value) - self.least_loss(model.loss)
         terms = Terms(value, np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
         return terms.with_penalty(model.solution, self.penalty) if self.penalty.any() else terms
+
+    def sum_of(self, terms: Callable[..., RowTerms], *arguments: Any) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the sums over all rows of value, gradient and Hessian, as a function computes them on some."""
+        parts = self.run.map("refit", terms, self.parts, self.columns, *arguments)
+        value, gradient, hessian = (
+            _sum(getattr(part, of) for part in parts) for of in ("value", "gradient", "hessian")
+        )
+        return float(value), np.asarray(gradient), np.asarray(hessian)
 
     def least_loss(self, loss: str) -> float:
         """Return the mean loss of the best possible predictions; it is below 0 for large counts."""
