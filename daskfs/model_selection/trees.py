@@ -2,8 +2,8 @@
 
     1. In each of five folds, draw at most 2,000 training rows. Of more than 100 columns keep those whose value or
        squared distance from the mean has the largest correlation with the target on these rows.
-    2. Fit scikit-learn's histogram gradient boosting with eight leaves per tree, and compute the metric of the
-       comparison on all rows of the fold.
+    2. Fit scikit-learn's histogram gradient boosting with eight leaves per tree, in one thread, and compute the metric
+       of the comparison on all rows of the fold.
     3. Trees are better if the mean difference to the best selection, which saw all training rows, exceeds two standard
        errors. Then cross-validate FGM over splines and over pairs of columns on the same rows.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -78,7 +79,10 @@ def sampled(folds: Sequence[Fold]) -> list[Fold]:
 def trees(selector: RidgeElimination, run: Run) -> FittedPath:
     """Fit boosted trees."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
 
+    # a tree of so few rows takes microseconds a thread: with several, they wait for each other, on a busy machine long
+    one_thread = partial(threadpool_limits, limits=1, user_api="openmp")
     matrix = run.matrix
     y, weight = selector.targets(as_vector(matrix.read_target(slice(None)))), matrix.read_weight(slice(None))
     columns = related(matrix, y)
@@ -86,20 +90,23 @@ def trees(selector: RidgeElimination, run: Run) -> FittedPath:
     if selector.is_logistic and len(np.unique(given)) == 1:  # a rare class may be missing from a sample
         return FittedPath(lambda test: iter([(selector, np.zeros((test.shape[0], y.shape[1])))]))
     made = HistGradientBoostingClassifier if selector.is_logistic else HistGradientBoostingRegressor
-    model = made(max_leaf_nodes=LEAVES, random_state=0).fit(matrix.read(slice(None), columns), given, weight)
+    model = made(max_leaf_nodes=LEAVES, random_state=0)
+    with one_thread():
+        model.fit(matrix.read(slice(None), columns), given, weight)
 
     def predict(test: Matrix) -> Iterator[tuple[RidgeElimination, np.ndarray]]:
         step = max(1, READ_VALUES // len(columns))
         starts = range(0, test.shape[0], step)
         blocks = (test.read(slice(start, min(start + step, test.shape[0])), columns) for start in starts)
-        if y.shape[1] > 1:  # log-odds of each class, of which the selector makes these probabilities again
-            parts = [model.predict_proba(block) for block in blocks]
+        several = y.shape[1] > 1
+        respond = model.predict_proba if several else getattr(model, "decision_function", model.predict)
+        with one_thread():
+            found = np.concatenate([respond(block) for block in blocks])
+        if several:  # log-odds of each class, of which the selector makes these probabilities again
             shares = np.full((test.shape[0], y.shape[1]), np.finfo(float).tiny)
-            shares[:, model.classes_] = np.clip(np.concatenate(parts), 1e-15, 1.0 - 1e-15)
-            yield selector, np.log(shares) - np.log1p(-shares)
-        else:
-            respond = model.decision_function if selector.is_logistic else model.predict
-            yield selector, np.concatenate([respond(block) for block in blocks])
+            shares[:, model.classes_] = np.clip(found, 1e-15, 1.0 - 1e-15)
+            found = np.log(shares) - np.log1p(-shares)
+        yield selector, found
 
     return FittedPath(predict)
 

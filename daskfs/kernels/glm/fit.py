@@ -25,7 +25,7 @@ from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.linalg import factorise, minimum_norm
 from daskfs.kernels.linear.moments import Moments, moments
-from daskfs.kernels.linear.weighted_gram import extend_hessian
+from daskfs.kernels.linear.weighted_gram import extend_hessian, make_hessian
 from daskfs.kernels.losses import initial_intercept, one_sided_intercept, saturated_values
 from daskfs.losses import find_loss
 
@@ -207,7 +207,8 @@ def terms_of_columns(
     members, at = np.arange(k), new_predictions(len(y))
     gradient, hessian = np.zeros(k + 1), np.zeros((k + 1, k + 1))
     advance(problem, columns, members, k, solution, 1.0, at, gradient)
-    extend_hessian(columns, members, k, 0, problem.share * at.curvature, hessian, np.empty(len(y)))
+    write = make_hessian if len(y) >= BAND_ROWS else extend_hessian  # a band of rows at once, or a row of the matrix
+    write(columns, members, k, 0, problem.share * at.curvature, hessian, np.empty(len(y)))
     return NewtonTerms(float(mean_loss(problem, at.z, at)), -gradient, hessian)
 
 
