@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.linear.tridiagonal import along_ridges
 from daskfs.losses import find_loss
 
 RIDGES = 10.0 ** -np.arange(0.0, 8.01, 0.25)  # as shares of the largest; and none
@@ -29,7 +30,6 @@ FIRST_RIDGE, MOST_FIRST_RIDGE = 2.0, 3.0
 EXCHANGE_PRICE = 0.1
 """Price of an exchange after the first epoch, in units of the noise in the loss that the best of p columns explains."""
 INTERPOLATED = 1e-12  # share of the loss without features below which a fit counts as an interpolation of all rows
-NO_CURVATURE = 1e-12  # share of the Hessian's largest eigenvalue below which columns count as linearly dependent
 
 
 class Effort(NamedTuple):
@@ -147,24 +147,15 @@ class Effort(NamedTuple):
     def _fitted(
         value: float, gradient: np.ndarray, hessian: np.ndarray, solution: np.ndarray, ridges: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return loss and degrees of freedom at the minimum with each ridge, and the loss without the columns.
-
-        In the coordinates of the Hessian's eigenvectors, with the intercept profiled out, the minimum with a ridge λ is
-        linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
-        """
+        """Return loss and degrees of freedom at the minimum with each ridge, and the loss without the columns."""
         coef, slope = solution[1:], np.zeros(len(solution) - 1)
         if hessian[0, 0] > 0.0:  # the squared hinge loss is flat where all rows are beyond the margin
             slope = hessian[1:, 0] / hessian[0, 0]
-        curvatures, axes = np.linalg.eigh(hessian[1:, 1:] - np.outer(slope, hessian[0, 1:]))
-        curvatures = np.maximum(curvatures, 0.0)
-        here = axes.T @ coef
-        linear = curvatures * here - axes.T @ (gradient[1:] - slope * gradient[0])
-        linear[curvatures <= NO_CURVATURE * curvatures.max(initial=0.0)] = 0.0
-        at_zero = value + float((linear * here - 0.5 * curvatures * here**2).sum())
-        inverse = 1.0 / np.where(curvatures + ridges[:, None] > 0.0, curvatures + ridges[:, None], 1.0)
-        found = linear * inverse
-        fitted: np.ndarray = at_zero + (0.5 * curvatures * found**2 - linear * found).sum(axis=1)
-        return fitted, (curvatures * inverse).sum(axis=1), at_zero
+        curvature = hessian[1:, 1:] - np.outer(slope, hessian[0, 1:])  # with the intercept profiled out
+        gradient, bend = gradient[1:] - slope * gradient[0], curvature @ coef
+        at_zero = value + float(0.5 * coef @ bend - gradient @ coef)
+        falls, freedom = along_ridges(curvature, bend - gradient, ridges)
+        return at_zero - falls, freedom, at_zero
 
 
 def _without_free(
