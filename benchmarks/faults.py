@@ -46,7 +46,10 @@ def of_damage(seed: int, n: int | None) -> tuple[str, int]:
 def of_kills(seed: int, n: int) -> tuple[str, int]:
     """Return the table of runs that got a signal, and how many ended as they must not."""
     with tempfile.TemporaryDirectory(prefix="daskfs-kills-") as folder:
-        rows = kills.campaign(Path(folder), seed, n)
+        rows = list[dict[str, object]]()
+        for row in kills.campaign(Path(folder), seed, n):
+            rows.append(row)
+            print(row, file=sys.stderr, flush=True)
     ends = list(dict.fromkeys([*GOOD_ENDS, *(key for row in rows for key in row if key not in _NOT_ENDS)]))
     lines = [_row(["method", "signal", "runs", *ends]), _rule(3 + len(ends))]
     lines += [_row([row["method"], row["signal"], row["runs"], *(row.get(end, 0) for end in ends)]) for row in rows]

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +162,9 @@ def end_of(folder: Path, done: subprocess.CompletedProcess[str], how: int) -> st
     return "identical" if ends_the_same(folder) else "other bits"
 
 
-def campaign(folder: Path, seed: int, n: int) -> list[dict[str, object]]:
-    """Return a row for each method and signal: how n runs ended that got it at moments drawn at random."""
-    rng, rows = random.Random(seed), []
+def campaign(folder: Path, seed: int, n: int) -> Iterator[dict[str, object]]:
+    """Yield a row for each method and signal: how n runs ended that got it at moments drawn at random."""
+    rng = random.Random(seed)
     for method in METHODS:
         home = folder / method
         home.mkdir()
@@ -181,8 +182,7 @@ def campaign(folder: Path, seed: int, n: int) -> list[dict[str, object]]:
                 end = end_of(home, done, how)
                 ends[end] = ends.get(end, 0) + 1
             name = signal.Signals(how).name + (" twice" if twice else "")
-            rows.append({"method": method, "signal": name, "runs": n, **ends})
-    return rows
+            yield {"method": method, "signal": name, "runs": n, **ends}
 
 
 if __name__ == "__main__":
