@@ -51,6 +51,7 @@ def test_blocks_without_an_effect_on_each_other_and_zeros():
     for nothing in (np.zeros((0, 0)), np.zeros((3, 3))):
         found = along_ridges(nothing, np.zeros(len(nothing)), RIDGES)
         np.testing.assert_allclose(found, 0.0, atol=1e-12)
+    assert np.isfinite(along_ridges(np.full((4, 4), 1e-160), np.full(4, 1e-160), RIDGES)).all()
 
 
 def test_what_is_given_stays():

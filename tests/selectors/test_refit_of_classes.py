@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
@@ -76,6 +77,13 @@ def test_blocks_of_a_run_give_what_all_rows_give(monkeypatch):
     whole = refit(X, y)
     monkeypatch.setattr("daskfs.selectors.shared.selected_blocks.BLOCK_VALUES", 64 * X.shape[1])
     np.testing.assert_allclose(refit(X, y).coef, whole.coef, rtol=1e-6)
+
+
+def test_columns_that_are_mostly_zero_are_refitted_as_dense_ones():
+    rng = np.random.default_rng(9)
+    X = scipy.sparse.random_array((600, 70), density=0.03, rng=rng, format="csr")  # kept as entries
+    y = (X @ rng.normal(size=(70, 3)) + 0.1 * rng.gumbel(size=(600, 3))).argmax(axis=1) + 0.0
+    np.testing.assert_allclose(refit(X, y, ridge=0.1).coef, refit(X.toarray(), y, ridge=0.1).coef, rtol=1e-6, atol=1e-9)
 
 
 def test_smaller_sizes_are_fits_of_the_first_columns():

@@ -17,6 +17,9 @@ from daskfs.kernels.linear.columns import add_first_of_row, dot_of_first
 NEGLIGIBLE = 1e-12
 """Smallest ridge, as a share of a bound of the largest eigenvalue: without one, the matrix may be singular."""
 
+UNDERFLOW = 1e-280
+"""Sum of squares below which a row counts as tridiagonal: its reciprocal would not be finite."""
+
 
 def along_ridges(matrix: np.ndarray, vector: np.ndarray, ridges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Minimise ``½ x' A x - v' x + ½ ridge x' x`` for several ridges.
@@ -91,7 +94,7 @@ def _tridiagonalise(matrix, vector, diagonal, beside):  # type: ignore[no-untype
         v, length = matrix[k, k + 1 :], n - k - 1
         rest = dot_of_first(v[1:], v[1:], length - 1)
         beside[k] = v[0]
-        if rest == 0.0:
+        if rest < UNDERFLOW:
             continue
         beside[k] = -math.copysign(math.sqrt(v[0] * v[0] + rest), v[0])
         v[0] -= beside[k]

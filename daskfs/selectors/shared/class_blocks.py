@@ -79,10 +79,6 @@ class ClassBlocks:
         found.penalty.reshape(len(self.classes) - 1, -1)[:, 0] = 0.0
         return found
 
-    def least_loss(self, loss: str) -> float:
-        """Return the mean loss of the best possible predictions."""
-        return self.blocks.least_loss(loss)
-
     def terms(self, model: Model, total: float) -> Terms:
         """Return value, gradient and Hessian of the mean loss."""
         to_last = self.contrasts[:-1] - self.contrasts[-1]  # predictors of the other classes minus that of the last
