@@ -81,7 +81,7 @@ def trees(selector: RidgeElimination, run: Run) -> FittedPath:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
-    # a tree of so few rows takes microseconds a thread: with several, they wait for each other, on a busy machine long
+    # with so few rows, several threads wait for each other longer than they work, on a busy machine for minutes
     one_thread = partial(threadpool_limits, limits=1, user_api="openmp")
     matrix = run.matrix
     y, weight = selector.targets(as_vector(matrix.read_target(slice(None)))), matrix.read_weight(slice(None))
@@ -99,7 +99,8 @@ def trees(selector: RidgeElimination, run: Run) -> FittedPath:
         starts = range(0, test.shape[0], step)
         blocks = (test.read(slice(start, min(start + step, test.shape[0])), columns) for start in starts)
         several = y.shape[1] > 1
-        respond = model.predict_proba if several else getattr(model, "decision_function", model.predict)
+        respond = model.decision_function if selector.is_logistic else model.predict
+        respond = model.predict_proba if several else respond
         with one_thread():
             found = np.concatenate([respond(block) for block in blocks])
         if several:  # log-odds of each class, of which the selector makes these probabilities again

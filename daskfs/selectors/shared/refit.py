@@ -67,7 +67,7 @@ class MeanLoss:
     """The objective: the mean loss of the rows plus ``½ ridge Σ b²``, b the coefficients of standardised columns."""
 
     loss: str = "squared"
-    """One of "squared", "logistic", "poisson", "huber" and "squared_hinge"."""
+    """One of "squared", "logistic", "poisson", "huber" and "squared_hinge"; for all classes together "multinomial"."""
     positive: float | None = None
     """With a loss of two classes: the target's value for the class that counts as +1."""
     threshold: float | None = None
