@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
+from daskfs.kernels.jit import Kernel
 from tests.changed import changed_since, is_touched, may_be_touched
 from tests.tiers import without_news
 
@@ -166,3 +167,13 @@ def processes() -> Iterator[Workers]:
 @pytest.fixture(scope="session", params=["threads", "processes"])
 def workers(request: pytest.FixtureRequest) -> Workers:
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["interpreted", pytest.param("compiled", marks=pytest.mark.slow)])
+def interpreted_by_default(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels run as Python code by default, and compiled in the slow tier.
+
+    For kernels that few tests with small data call: compiling them takes longer.
+    """
+    if request.param == "interpreted":
+        monkeypatch.setattr(Kernel, "__call__", lambda kernel, *arguments: kernel.py_func(*arguments))

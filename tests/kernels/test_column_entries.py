@@ -29,6 +29,8 @@ from daskfs.kernels.glm.fit import glm_fit
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.lasso.path import lasso_path
 
+pytestmark = pytest.mark.usefixtures("interpreted_by_default")
+
 
 def block(n_samples=300, n_features=200, density=0.05, dtype=np.float64, seed=0):
     """Draw a matrix with an empty column, one without a zero and far from it, and two that are the same."""

@@ -109,6 +109,7 @@ def test_a_word_that_a_class_lacks_bounds_the_fit_of_many_unknowns_as_that_of_fe
     np.testing.assert_allclose(z, z_expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_dummies_that_tell_classes_apart_end_where_the_gradient_vanishes_however_rare_the_class(seed, monkeypatch):
     rng = np.random.default_rng(seed)

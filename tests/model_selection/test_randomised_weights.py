@@ -131,7 +131,9 @@ def test_message_on_one_subset_is_the_lasso_of_all_rows_weighed_alike(loss):
     assert (both[0].coef_ != fitted(FullData(loss=loss), X, y).coef_).any()
 
 
-def test_the_lasso_cut_is_that_of_short_columns():
+@pytest.mark.usefixtures("interpreted_by_default")  # of Grafting
+@pytest.mark.parametrize(("kind", "n_common"), [(LassoCut, 6), (Grafting, 5)])
+def test_the_lasso_cut_is_that_of_short_columns(kind, n_common):
     from sklearn.linear_model import lars_path
 
     X, y, _ = data()
@@ -139,10 +141,7 @@ def test_the_lasso_cut_is_that_of_short_columns():
     _, _, coef = lars_path(standardised(X) * weights, y - y.mean(), method="lasso")
     first = int(np.flatnonzero((coef != 0).sum(axis=0) >= 6)[0])
     expected = np.sort(np.argsort(-np.abs(coef[:, first]))[:6])
-    for selector in (LassoCut(6), Grafting(6)):
-        assert len(set(fitted(selector, X, y, WEIGHTS).selected_) & set(expected)) >= (
-            6 if selector.method == "lasso_cut" else 5
-        )
+    assert len(set(fitted(kind(6), X, y, WEIGHTS).selected_) & set(expected)) >= n_common
 
 
 def test_pursuit_takes_the_largest_product_with_a_weighed_column():
@@ -163,6 +162,7 @@ OF_NUMBERS += [AsyncOnlineSubstitution(6), SelectionCV(FGM(), sizes=[3, 6], cv=3
 OF_CLASSES = [L1Liblinear(6), SgdSlr(6), ActiveSet(6), FullData(loss="logistic"), Message(n_subsets=1)]
 
 
+@pytest.mark.slow_cases("grafting")  # compiles for this alone
 @pytest.mark.parametrize("selector", OF_NUMBERS + OF_CLASSES, ids=lambda one: f"{one.method}-{one.loss}")
 def test_weights_of_one_change_no_bit(selector):
     from sklearn.base import clone
