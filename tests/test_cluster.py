@@ -134,7 +134,7 @@ def where(large: np.ndarray, item: int) -> tuple[int, float]:
     return os.getpid(), float(large[item])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rounds_are_done_where_they_take_less_time(processes, monkeypatch):
     large, expected = np.arange(100_000.0), [0.0, 1.0, 2.0]
     shared = (processes.keep(large),)
@@ -382,7 +382,7 @@ def die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_lost_worker_costs_nothing_but_time(tmp_path):
     with open_cluster("local", n_workers=2, dashboard_address=None) as workers:
         results = dict(workers.map_blocks(kill_once, range(8), name="kill", shared=(str(tmp_path / "killed"),)))
@@ -398,7 +398,7 @@ def walked_but_killed_once(marker: str, state: float, item: int) -> float:
     return walked(100, state, item)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_that_is_lost_in_the_middle_of_a_chain_costs_nothing_but_time(tmp_path):
     rounds, marker = Round(walked_but_killed_once, add, halved), tmp_path / "killed"
     with open_cluster("local", n_workers=2, dashboard_address=None) as workers:
@@ -441,7 +441,7 @@ def results_of(workers: Workers, shared: Any, markers: list[Path]) -> dict[str, 
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("message_nbytes", [4 << 20, 1])
 def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_path, monkeypatch, message_nbytes):
     monkeypatch.setattr("daskfs.cluster.dask_workers._MESSAGE_NBYTES", message_nbytes)

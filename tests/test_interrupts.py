@@ -312,7 +312,7 @@ def test_a_signal_that_another_thread_was_given_ends_a_wait():
     assert waiting.result() is True
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_is_interrupted_at_any_bytecode_and_leaves_no_thread_behind(wait):
     done = run(f"from tests.interrupted_waits import main; main({wait!r})", timeout=120)

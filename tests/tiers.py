@@ -1,7 +1,7 @@
 """Which tests run when: by default, not by default (`slow`), or in single cases at night only (`nightly`).
 
-``.ci/run`` takes the slow ones too, but those of faults, integration, kernels, baselines and contract; the night takes
-all.
+``.ci/run`` takes the slow ones too, but those of the folders that it names (faults, integration, kernels, baselines,
+contract, model selection); the night takes all.
 
 A test with many cases is thinned by default: a case stays if it brings a value of some parameter that no earlier case
 brought, so that each value is tried once and not each combination. Of whole numbers from 0 on, which are draws, the

@@ -191,7 +191,7 @@ def make(n_samples=600, n_features=60, seed=0):
     return X, (y > 0.0).astype(float)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("solver", ["apg", "exact"])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_overlapping_groups_are_what_copies_of_their_columns_are(solver, loss):

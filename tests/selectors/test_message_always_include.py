@@ -84,7 +84,7 @@ def test_they_are_averaged_as_the_others_are(options):
     np.testing.assert_allclose(found.coef_[[*COVARIATES, *TRUE]], [1.5, -1.5, 1.0, -0.8], atol=0.15)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "multinomial"])
 def test_sparse_rows_give_what_dense_rows_give(loss):
     rng = np.random.default_rng(3)

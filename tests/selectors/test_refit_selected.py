@@ -189,7 +189,7 @@ def searched(n, p=2000, s=30, seed=0, noise=1.0, loss="squared"):
     return X[:n], y[:n], columns, X[n:], y[n:]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("n", "s", "p", "noise"), [(60, 10, 2000, 1.0), (60, 55, 2000, 1.0), (60, 30, 2000, 3.0), (300, 30, 500, 1.0)]
 )

@@ -23,9 +23,7 @@ from daskfs.losses import find_loss
 from daskfs.matrix.blocks import as_vector
 from daskfs.selectors.shared.class_blocks import ClassBlocks
 from daskfs.selectors.shared.elastic_net import QuadraticApproximation, best_l1
-from daskfs.selectors.shared.refit_on_block import (
-    Model,
-)
+from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.selected_blocks import SelectedBlocks, Terms
