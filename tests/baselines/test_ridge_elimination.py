@@ -36,6 +36,26 @@ def test_the_fit_of_two_classes_is_scikit_learns_logistic_regression(scaling):
     )
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_ridge_that_hardly_bounds_the_fit_is_minimised_too(loss, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(np.exp(rng.standard_normal(400) - 2.0), (80, 400)) * rng.lognormal(sigma=2.0, size=400)
+    X = X[:, X.std(axis=0) > 0.0]
+    y = X[:, :40] @ rng.standard_normal(40) + rng.standard_normal(80)
+    y = y / y.std() if loss == "squared" else np.where(y > np.median(y), 1.0, -1.0)
+    ridge = 1e-4 * (X.std(axis=0) ** 2).sum()
+    peer = Ridge(alpha=ridge) if loss == "squared" else LogisticRegression(C=1.0 / ridge, tol=1e-8, max_iter=10_000)
+
+    def objective(model):
+        z = X @ np.ravel(model.coef_) + model.intercept_
+        losses = 0.5 * (z - y) ** 2 if loss == "squared" else np.logaddexp(0.0, -y * z)
+        return losses.sum() + 0.5 * ridge * (model.coef_**2).sum()
+
+    found = RidgeElimination(ridge=1e-4, scaling="none", loss=loss).fit(X, y if loss == "squared" else y > 0.0)
+    assert objective(found) <= 1.001 * objective(peer.fit(X, y))
+
+
 def test_several_classes_are_each_told_from_the_rest():
     X, y = data()
     label = np.digitize(y, [-1.0, 1.0])

@@ -142,11 +142,9 @@ def eliminate(
     variance = (data.scale * inverse) ** 2
     found: list[list[Step]] = [[] for _ in ridges]
     begun = null_solution(problem)
-    first, _ = problem.derivatives(problem.times(begun.coef) + begun.intercept)
-    scale = np.sqrt((problem.adjoint(first) ** 2).sum(axis=0))
     of_ridge = []
     for ridge in ridges:
-        begun = fit_ridge(problem, ridge * float(variance.sum()), begun, scale)
+        begun = fit_ridge(problem, ridge * float(variance.sum()), begun)
         of_ridge.append(begun)
     for steps, ridge, of_all in zip(found, ridges, of_ridge, strict=True):
         columns, now, some = np.arange(len(inverse)), of_all, problem
@@ -156,7 +154,7 @@ def eliminate(
                 kept = np.sort(np.argsort(-importance, kind="stable")[:size])
                 columns, some = columns[kept], some.of_columns(kept)
                 start = Solution(now.coef[kept], now.intercept)
-                now = fit_ridge(some, ridge * float(variance[columns].sum()), start, scale)
+                now = fit_ridge(some, ridge * float(variance[columns].sum()), start)
             coef = now.coef * inverse[columns, None]
             importance = _norms(coef * data.scale[columns, None])
             steps.append(Step(columns, coef, now.intercept - centre[columns] @ coef, importance))
