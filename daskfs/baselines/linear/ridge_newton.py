@@ -18,9 +18,9 @@ import numpy as np
 
 MAX_STEPS, MAX_HALVINGS, MAX_PRODUCTS = 40, 12, 50
 TOLERANCE = 1e-3
-"""Gain of the last step, as a share of the objective. A step leaves about a hundredth of its gain."""
-FORCING = 0.1
-"""Relative residual of the conjugate gradients."""
+"""Gain of the last step, as a share of the objective. The step leaves a hundredth of it, or less."""
+FORCING, FORCING_SQUARED = 0.1, 1e-3
+"""Relative residuals of the conjugate gradients; smaller where the Hessian stays the same."""
 
 
 class Problem(NamedTuple):
@@ -114,7 +114,7 @@ def _newton_step(
     d, a = np.zeros_like(left), np.zeros_like(left_of_intercept)
     p, q = left, left_of_intercept
     squares = (left**2).sum(axis=0) + left_of_intercept**2
-    enough = FORCING**2 * squares
+    enough = (FORCING if problem.is_logistic else FORCING_SQUARED) ** 2 * squares
     for _ in range(MAX_PRODUCTS):
         is_open = squares > enough
         if not is_open.any():
