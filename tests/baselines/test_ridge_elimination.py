@@ -36,9 +36,10 @@ def test_the_fit_of_two_classes_is_scikit_learns_logistic_regression(scaling):
     )
 
 
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_ridge_that_hardly_bounds_the_fit_is_minimised_too(loss, seed):
+def test_a_ridge_that_hardly_bounds_the_fit_is_minimised_too(loss, seed, form):
     rng = np.random.default_rng(seed)
     X = rng.poisson(np.exp(rng.standard_normal(400) - 2.0), (80, 400)) * rng.lognormal(sigma=2.0, size=400)
     X = X[:, X.std(axis=0) > 0.0]
@@ -52,7 +53,7 @@ def test_a_ridge_that_hardly_bounds_the_fit_is_minimised_too(loss, seed):
         losses = 0.5 * (z - y) ** 2 if loss == "squared" else np.logaddexp(0.0, -y * z)
         return losses.sum() + 0.5 * ridge * (model.coef_**2).sum()
 
-    found = RidgeElimination(ridge=1e-4, scaling="none", loss=loss).fit(X, y if loss == "squared" else y > 0.0)
+    found = RidgeElimination(ridge=1e-4, scaling="none", loss=loss).fit(form(X), y if loss == "squared" else y > 0.0)
     assert objective(found) <= 1.001 * objective(peer.fit(X, y))
 
 

@@ -60,7 +60,9 @@ class LaidOut(NamedTuple):
                 X[some] = (self.X[some] - self.mean) * inverse
         else:
             X = csr_array((self.X.data * inverse[self.X.indices], self.X.indices, self.X.indptr), shape=self.X.shape)
-        return Problem(X, y, self.weight[:, None], is_logistic)
+        mean = 0.0 if isinstance(X, np.ndarray) else self.mean
+        squares = self.weight.sum() * (self.scale**2 + mean**2) * inverse**2
+        return Problem(X, y, self.weight[:, None], is_logistic, squares[:, None])
 
 
 def laid_out(matrix: Matrix) -> LaidOut:
