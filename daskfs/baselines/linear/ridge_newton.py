@@ -2,9 +2,9 @@
 
     minimise   Σ_i w_i loss(y_i, x_i b + a) + ½ λ |b|²     over b (n_columns,) and the intercept a
 
-A step solves H d = -gradient by conjugate gradients, preconditioned by approximate diagonal elements of H. Each of their
-iterations costs one product with X and one with its transpose. The step is halved until the objective falls. Several
-targets (each class against the rest) are solved side by side: X is read once for all.
+A step solves H d = -gradient by conjugate gradients, preconditioned by approximate diagonal elements of H. Each of
+their iterations costs one product with X and one with its transpose. The step is halved until the objective falls.
+Several targets (each class against the rest) are solved side by side: X is read once for all.
 
 The last step is one that lowers the objective by little of what is left of it. A small gradient says less: with a small
 ridge it is small far from the minimum too, and the end would depend on the start.
