@@ -57,6 +57,16 @@ def test_a_ridge_that_hardly_bounds_the_fit_is_minimised_too(loss, seed, form):
     assert objective(found) <= 1.001 * objective(peer.fit(X, y))
 
 
+@pytest.mark.filterwarnings("ignore:.*constant")
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_constant_columns_leave_the_mean(loss):
+    y = np.random.default_rng(0).standard_normal(30)
+    found = RidgeElimination(loss=loss).fit(np.ones((30, 4)), y if loss == "squared" else y > 0.0)
+    np.testing.assert_array_equal(found.coef_, 0.0)
+    expected = y.mean() if loss == "squared" else np.log((y > 0.0).sum() / (y <= 0.0).sum())
+    np.testing.assert_allclose(found.intercept_, expected)
+
+
 def test_several_classes_are_each_told_from_the_rest():
     X, y = data()
     label = np.digitize(y, [-1.0, 1.0])

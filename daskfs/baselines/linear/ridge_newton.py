@@ -113,8 +113,9 @@ def _newton_step(
     problem: Problem, ridge: float, second: np.ndarray, gradient: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Solution, bool]:
     """Solve H d = -gradient for d, for all targets side by side. Return whether all residuals are small enough."""
-    of_intercept = np.maximum(second.sum(axis=0), np.finfo(float).tiny)
-    diagonal = problem.squares * (of_intercept / problem.weight.sum()) + ridge
+    tiny = np.finfo(float).tiny  # constant columns without a ridge, and classes that are told apart, have no curvature
+    of_intercept = np.maximum(second.sum(axis=0), tiny)
+    diagonal = np.maximum(problem.squares * (of_intercept / problem.weight.sum()) + ridge, tiny)
     left, left_of_intercept = -gradient[0], -gradient[1]
     d, a = np.zeros_like(left), np.zeros_like(left_of_intercept)
     p, q = left / diagonal, left_of_intercept / of_intercept
