@@ -171,7 +171,7 @@ def workers(request: pytest.FixtureRequest) -> Workers:
 
 @pytest.fixture(params=["interpreted", pytest.param("compiled", marks=pytest.mark.slow)])
 def interpreted_by_default(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels run as Python code by default, and compiled in the slow tier.
+    """Kernels run as Python code by default, and compiled where slow tests run.
 
     For kernels that few tests with small data call: compiling them takes longer.
     """
