@@ -43,11 +43,11 @@ def of_damage(seed: int, n: int | None) -> tuple[str, int]:
     return damage.as_table(outcomes), sum(outcome.verdict in damage.BAD for outcome in outcomes)
 
 
-def of_kills(seed: int, n: int) -> tuple[str, int]:
+def of_kills(seed: int, n: int, methods: tuple[str, ...] = tuple(kills.METHODS)) -> tuple[str, int]:
     """Return the table of runs that got a signal, and how many ended as they must not."""
     with tempfile.TemporaryDirectory(prefix="daskfs-kills-") as folder:
         rows = list[dict[str, object]]()
-        for row in kills.campaign(Path(folder), seed, n):
+        for row in kills.campaign(Path(folder), seed, n, methods):
             rows.append(row)
             print(row, file=sys.stderr, flush=True)
     ends = list(dict.fromkeys([*GOOD_ENDS, *(key for row in rows for key in row if key not in _NOT_ENDS)]))
@@ -127,6 +127,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--damage", type=int, help="cases; by default all, about 2,000, each read by six commands")
     parser.add_argument("--kills", type=int, default=4, help="runs for each method and signal")
+    parser.add_argument("--methods", nargs="*", default=kills.METHODS, choices=kills.METHODS, help="which are killed")
     parser.add_argument("--losses", type=int, default=20, help="for each job and part; of rare ones a quarter")
     parser.add_argument("--lost", nargs="*", default=losses.LOSSES, choices=losses.LOSSES, help="which losses")
     parser.add_argument("--storms", type=int, default=20, help="interrupts of each kind of fit")
@@ -138,7 +139,10 @@ def main() -> int:
     campaigns = {"damage": of_damage, "kills": of_kills, "losses": of_losses, "storms": of_storms, "fuzz": of_fuzz}
     failed = 0
     for name in options.only:
-        more = {"file": options.kept, "lost": tuple(options.lost)} if name == "losses" else {}
+        more = {
+            "kills": {"methods": tuple(options.methods)},
+            "losses": {"file": options.kept, "lost": tuple(options.lost)},
+        }.get(name, {})
         table, bad = campaigns[name](options.seed, getattr(options, name), **more)
         section = f"## {name.capitalize()}\n\n{table}\n\n{bad} ended as they must not.\n"
         failed += bad

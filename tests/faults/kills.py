@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +162,10 @@ def end_of(folder: Path, done: subprocess.CompletedProcess[str], how: int) -> st
     return "identical" if ends_the_same(folder) else "other bits"
 
 
-def campaign(folder: Path, seed: int, n: int) -> Iterator[dict[str, object]]:
+def campaign(folder: Path, seed: int, n: int, methods: Iterable[str] = tuple(METHODS)) -> Iterator[dict[str, object]]:
     """Yield a row for each method and signal: how n runs ended that got it at moments drawn at random."""
-    rng = random.Random(seed)
-    for method in METHODS:
+    for method in methods:
+        rng = random.Random(f"{seed} {method}")
         home = folder / method
         home.mkdir()
         prepare(home, method)
