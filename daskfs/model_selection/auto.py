@@ -48,10 +48,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from daskfs.baselines.linear.ridge_elimination import RidgeElimination
+from daskfs.baselines.linear.ridge_elimination import LOSSES, RidgeElimination
 from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso
 from daskfs.errors import ConfigError, PlanError
-from daskfs.losses import TargetKind, find_loss
+from daskfs.losses import TargetKind, find_loss, loss_of_two
 from daskfs.methods import find_method
 from daskfs.model_selection.base import NamesOfMade
 from daskfs.model_selection.comparing import (
@@ -166,8 +166,9 @@ class Auto(SelectsSize, IncludesColumns):
         "selection": the smallest selection that is worse than the best by at most one standard error of their
         differences, paired over the folds. It never has all features; if all predict better than any smaller
         selection, a warning gives the loss. "prediction": the best selection, which may have all features.
-    loss : {"auto", "squared", "logistic"}
-        Least squares, or the logistic loss for classes; default: determined by the target.
+    loss : {"auto", "squared", "logistic", "multinomial"}
+        Least squares, the logistic loss (several classes: each against the rest), or the multinomial loss, which has
+        one model of all classes; methods without it use the logistic loss. Default: determined by the target.
     curves : bool
         Whether to also compare nonlinear effects if no number is given. Splines of columns are selected if they predict
         better by more than a standard error; `made_` describes them. False: only the columns themselves.
@@ -219,7 +220,7 @@ class Auto(SelectsSize, IncludesColumns):
 
     method = "auto"
 
-    loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
+    loss: Annotated[str, LossOf(among=LOSSES, several=True)] = "auto"
     curves: bool = True
     goal: Literal["selection", "prediction"] = "selection"
     always_include: Columns = None
@@ -253,9 +254,14 @@ class Auto(SelectsSize, IncludesColumns):
             more["always_include"] = self.always_include
         if n_features is not None:
             more["n_features_to_select"] = n_features
-        made = find_method(method)(loss=self.loss_, random_state=seed_of(self.random_state), **more)
-        made.loss_, made._loss_note, made.is_silent = self.loss_, self._loss_note, self.is_silent
-        made.fits_in_step = self.fits_in_step
+        made = self._with_loss(find_method(method)(random_state=seed_of(self.random_state), **more))
+        made.is_silent, made.fits_in_step = self.is_silent, self.fits_in_step
+        return made
+
+    def _with_loss(self, made: Any) -> Any:
+        """Return a selector with the resolved loss, or its two-class form if the selector does not support it."""
+        made.loss = made.loss_ = self.loss_ if self.loss_ in made.loss_choice.names else loss_of_two(self.loss_)
+        made._loss_note = self._loss_note
         return made
 
     def _choice(self, shape: DataShape) -> Choice:
@@ -321,9 +327,7 @@ class Auto(SelectsSize, IncludesColumns):
         if self._has_curves(shape):
             few = sorted({min(size, MOST_CURVES) for size in sizes})
             made.append(Contender(self._made("fgm", few[-1], feature_map=CURVES), few))
-        lasso, ridge = ShrunkLasso(loss=self.loss_), RidgeElimination(loss=self.loss_)
-        for selector in (lasso, ridge):
-            selector.loss_, selector._loss_note = self.loss_, self._loss_note
+        lasso, ridge = self._with_loss(ShrunkLasso()), self._with_loss(RidgeElimination())
         return [*made, Lassos(lasso, []), Ridges(ridge, ridge.sizes_of(shape.n_features))]
 
     def _checks(self, contenders: Sequence[Contender], shape: DataShape) -> list[Trees]:
@@ -437,7 +441,7 @@ class Auto(SelectsSize, IncludesColumns):
         )
 
     def _take(self, fitted: BaseSelector) -> None:
-        self.selector_, self._selection = fitted, fitted._selection
+        self.selector_, self.loss_, self._selection = fitted, fitted.loss_, fitted._selection
         if hasattr(fitted, "classes_"):
             self.classes_ = fitted.classes_
 

@@ -208,7 +208,7 @@ def ridges(selector: RidgeElimination, run: Run, scalings: Sequence[str], sizes:
         X = rows_of(test)
         X = X.astype(np.result_type(X.dtype, np.float32), copy=False)
         for scaling in scalings:
-            for steps in eliminate(data, y, selector.is_logistic, scaling, selector.ridges, sizes):
+            for steps in eliminate(data, y, selector._loss, scaling, selector.ridges, sizes):
                 for step in steps:
                     some = X if len(step.columns) == X.shape[1] else X[:, step.columns]
                     yield selector, some @ step.coef.astype(X.dtype) + step.intercept

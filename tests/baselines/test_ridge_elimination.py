@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminate, laid_out, sizes_to
 from daskfs.errors import DataError
+from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from tests.baselines.designs import two_true as data
 from tests.refusals import refused
@@ -67,7 +69,52 @@ def test_constant_columns_leave_the_mean(loss):
     np.testing.assert_allclose(found.intercept_, expected)
 
 
-def test_several_classes_are_each_told_from_the_rest():
+def of_all_classes(z, y, ridge, coef):
+    """Return the multinomial objective at linear predictors z."""
+    return (logsumexp(z, axis=1) - z[np.arange(len(y)), y]).sum() + 0.5 * ridge * (coef**2).sum()
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("ridge", [0.05, 1e-4])
+@pytest.mark.parametrize("seed", range(3))
+def test_several_classes_have_scikit_learns_multinomial_model(seed, ridge, form):
+    rng = np.random.default_rng(seed)
+    rare = rng.random((300, 40)) < 0.02  # of a class that only one of these has, the coefficients grow far
+    X = np.concatenate([rng.standard_normal((300, 10)), rare], axis=1) * rng.lognormal(size=50)
+    y = np.argmax(X @ rng.standard_normal((50, 5)) + rng.gumbel(size=(300, 5)), axis=1)
+    X, strength = X[:, X.std(axis=0) > 0.0], ridge * (X.std(axis=0) ** 2).sum()
+    found = RidgeElimination(ridge=ridge, scaling="none").fit(form(X), np.array(list("abcdefghijkl"))[y])
+    expected = LogisticRegression(C=1.0 / strength, tol=1e-8, max_iter=10_000).fit(X, y)
+
+    mine, theirs = (of_all_classes(model.decision_function(X), y, strength, model.coef_) for model in (found, expected))
+    assert mine <= 1.001 * theirs
+    np.testing.assert_allclose(found.coef_.sum(axis=0), 0.0, atol=1e-3)
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=0.05)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_weak_ridge_is_minimised_where_newtons_steps_from_nothing_are_not(seed):
+    rng = np.random.default_rng(seed)
+    level = rng.integers(0, 8, 2000) ** 2 // 8
+    rare, heavy = rng.random((2000, 40)) < 0.02, np.exp(2.0 * rng.standard_normal((2000, 15)))
+    X = np.concatenate([level[:, None] == np.unique(level), rare, heavy], axis=1)
+    y = np.where(rng.random(2000) < 0.02, rng.integers(0, 8, 2000), level)
+    X, strength = X / X.std(axis=0), 1e-4 * X.shape[1]
+    found = RidgeElimination(ridge=1e-4).fit(X, y.astype(str))
+    peer = LogisticRegression(C=1.0 / strength, tol=1e-8, max_iter=10_000).fit(X, y)
+    mine, theirs = (of_all_classes(model.decision_function(X), y, strength, model.coef_) for model in (found, peer))
+    assert mine <= 1.001 * theirs
+
+
+def test_two_classes_may_have_the_multinomial_model():
+    X, y = data()
+    two, one = (
+        RidgeElimination(ridge=r, loss=loss).fit(X, y > 0) for r, loss in ((0.1, "multinomial"), (0.05, "logistic"))
+    )
+    np.testing.assert_allclose(two.predict_proba(X), one.predict_proba(X), atol=0.01)
+
+
+def test_with_the_logistic_loss_several_classes_are_each_told_from_the_rest():
     X, y = data()
     label = np.digitize(y, [-1.0, 1.0])
     found = RidgeElimination(ridge=0.05, loss="logistic").fit(X, label)
@@ -96,7 +143,7 @@ def test_a_path_has_the_sizes_of_its_steps():
     X, y = data(p=300)
     data_of = laid_out(ArrayMatrix(X, y))
     sizes = sizes_to(50, 300)
-    steps = eliminate(data_of, y[:, None], False, "unit", (1.0, 0.1), sizes)
+    steps = eliminate(data_of, y[:, None], find_loss("squared"), "unit", (1.0, 0.1), sizes)
     assert [[len(step.columns) for step in of_ridge] for of_ridge in steps] == [sizes, sizes]
 
 

@@ -256,6 +256,18 @@ def test_several_classes_are_compared_without_online_substitution():
     assert selector.score(X, label) > 0.7
 
 
+@pytest.mark.parametrize(
+    ("n_samples", "loss", "expected"),
+    [(90, "auto", "multinomial"), (90, "logistic", "logistic"), (450, "auto", "logistic")],
+    ids=["mission", "mission, as given", "fgm, which fits each class against the rest"],
+)
+def test_several_classes_have_one_model_if_the_method_has_one(n_samples, loss, expected):
+    X, y = data(n_samples, 1200 if n_samples == 90 else 12)
+    selector = Auto(5, loss=loss).fit(X, np.digitize(y, [-1.0, 1.0]).astype(str))
+    assert selector.loss_ == selector.selector_.loss_ == expected
+    np.testing.assert_allclose(selector.predict_proba(X).sum(axis=1), 1.0)
+
+
 @pytest.mark.slow_cases("auto")
 @pytest.mark.filterwarnings("ignore:The least populated class")
 @pytest.mark.parametrize("made", [Auto(), FGM("cv")], ids=["auto", "cv"])

@@ -33,7 +33,7 @@ def refuse_non_finite(matrix: Matrix, columns: np.ndarray) -> None:
 
 
 class AllColumns(BaseSelector):
-    """Base class of methods that fit all columns in memory, with several classes one against the rest."""
+    """Base class of methods that fit all columns in memory."""
 
     @property
     def is_nested(self) -> bool:
@@ -46,9 +46,12 @@ class AllColumns(BaseSelector):
         return find_loss(self.loss_).is_classifier
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """Return the numeric targets, shape (n_samples, n_targets), and set the classes."""
+        """Return the numeric targets, shape (n_samples, n_targets), and set the classes.
+
+        Classes are -1 and 1, of two the second, of several each against the rest; with a loss of all classes 0 and 1.
+        """
         if not self.is_logistic:
             return as_vector(y)[:, None]
         self.classes_ = classes_of(y, None, many=True)
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return np.where(y[:, None] == positive, 1.0, -1.0)
+        positive = self.classes_[1:] if len(self.classes_) == 2 and not self._loss.has_classes else self.classes_
+        return np.where(y[:, None] == positive, 1.0, 0.0 if self._loss.has_classes else -1.0)

@@ -21,7 +21,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from daskfs.baselines.linear.all_columns import AllColumns, refuse_non_finite, rows_of
-from daskfs.baselines.linear.ridge_newton import Problem, Solution, fit_ridge, null_solution
+from daskfs.baselines.linear.ridge_newton import Problem, fit_ridge, null_solution
+from daskfs.losses import Loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_vector
 from daskfs.parameters import Count, LossOf, Positive, n_to_select
@@ -29,6 +30,7 @@ from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPl
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
+LOSSES = ("squared", "logistic", "multinomial")
 KEPT = 1 / 3
 """Share of the columns kept from one fit to the next."""
 FEWEST = 50
@@ -52,7 +54,7 @@ class LaidOut(NamedTuple):
     scale: np.ndarray
     """Weighted standard deviations of the columns."""
 
-    def problem(self, y: np.ndarray, is_logistic: bool, inverse: np.ndarray) -> Problem:
+    def problem(self, y: np.ndarray, loss: Loss, inverse: np.ndarray) -> Problem:
         """Return the problem of the columns times `inverse`; dense columns are centred."""
         if isinstance(self.X, np.ndarray):
             X: Any = np.empty(self.X.shape, dtype=np.float32)
@@ -62,7 +64,7 @@ class LaidOut(NamedTuple):
             X = csr_array((self.X.data * inverse[self.X.indices], self.X.indices, self.X.indptr), shape=self.X.shape)
         mean = 0.0 if isinstance(X, np.ndarray) else self.mean
         squares = self.weight.sum() * (self.scale**2 + mean**2) * inverse**2
-        return Problem(X, y, self.weight[:, None], is_logistic, squares[:, None])
+        return Problem(X, y, self.weight[:, None], loss, squares[:, None])
 
 
 def laid_out(matrix: Matrix) -> LaidOut:
@@ -94,6 +96,18 @@ def _blocks(X: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 
+def larger_ridges(ridge: float, loss: Loss) -> list[float]:
+    """Return the ridges with which a fit begins: from far away, Newton's steps for classes hardly come near.
+
+    Examples
+    --------
+    >>> from daskfs.losses import find_loss
+    >>> larger_ridges(2.0, find_loss("logistic")), larger_ridges(2.0, find_loss("squared"))
+    ([10.0, 3.1622776601683795], [])
+    """
+    return [] if loss.is_quadratic else [one for one in RIDGES if one > ridge]
+
+
 class Step(NamedTuple):
     """A fit of some columns, on the scale of the data."""
 
@@ -121,7 +135,7 @@ def sizes_to(fewest: int, n_features: int) -> list[int]:
 
 
 def eliminate(
-    data: LaidOut, y: np.ndarray, is_logistic: bool, scaling: str, ridges: Sequence[float], sizes: Sequence[int]
+    data: LaidOut, y: np.ndarray, loss: Loss, scaling: str, ridges: Sequence[float], sizes: Sequence[int]
 ) -> list[list[Step]]:
     """Return, for each ridge, the fits on decreasing numbers of columns.
 
@@ -129,7 +143,8 @@ def eliminate(
     ----------
     data : LaidOut
     y : ndarray of shape (n_samples, n_targets)
-    is_logistic : bool
+    loss : Loss
+        One of `LOSSES`.
     scaling : {"unit", "none"}
     ridges : sequence of float
         Shares of the sum of the variances of the fitted columns, decreasing. Each fit starts from the one before.
@@ -139,27 +154,24 @@ def eliminate(
     inverse = np.divide(1.0, data.scale, out=np.zeros(len(data.scale)), where=data.scale > 0.0)
     if scaling == "none":
         inverse = np.where(data.scale > 0.0, 1.0, 0.0)
-    problem = data.problem(y, is_logistic, inverse)
+    problem = data.problem(y, loss, inverse)
     centre = data.mean if isinstance(data.X, np.ndarray) else np.zeros(len(data.mean))
     variance = (data.scale * inverse) ** 2
     found: list[list[Step]] = [[] for _ in ridges]
-    begun = null_solution(problem)
-    of_ridge = []
-    for ridge in ridges:
-        begun = fit_ridge(problem, ridge * float(variance.sum()), begun)
-        of_ridge.append(begun)
-    for steps, ridge, of_all in zip(found, ridges, of_ridge, strict=True):
-        columns, now, some = np.arange(len(inverse)), of_all, problem
+    total, of_all = float(variance.sum()), [null_solution(problem)]
+    for ridge in (*larger_ridges(ridges[0], loss), *ridges):
+        of_all.append(fit_ridge(problem, ridge * total, of_all[-1]))
+    for steps, ridge, now in zip(found, ridges, of_all[-len(ridges) :], strict=True):
+        columns, some = np.arange(len(inverse)), problem
         for size in sizes:
             if size < len(columns):
-                importance = _norms(now.coef * (inverse * data.scale)[columns, None])
+                importance = _norms(now[:-1] * (inverse * data.scale)[columns, None])
                 kept = np.sort(np.argsort(-importance, kind="stable")[:size])
                 columns, some = columns[kept], some.of_columns(kept)
-                start = Solution(now.coef[kept], now.intercept)
-                now = fit_ridge(some, ridge * float(variance[columns].sum()), start)
-            coef = now.coef * inverse[columns, None]
+                now = fit_ridge(some, ridge * float(variance[columns].sum()), now[np.append(kept, -1)])
+            coef = now[:-1] * inverse[columns, None]
             importance = _norms(coef * data.scale[columns, None])
-            steps.append(Step(columns, coef, now.intercept - centre[columns] @ coef, importance))
+            steps.append(Step(columns, coef, now[-1] - centre[columns] @ coef, importance))
     return found
 
 
@@ -175,8 +187,9 @@ class RidgeElimination(AllColumns):
     ----------
     n_features_to_select : int, optional
         Number of columns that remain; by default all.
-    loss : {"auto", "squared", "logistic"}
-        With several classes, each against the rest.
+    loss : {"auto", "squared", "logistic", "multinomial"}
+        Several classes have one model with the multinomial loss, the default; with the logistic loss, each is fitted
+        against the rest.
     ridge : float
         Penalty, as a share of the sum of the columns' variances, relative to the sum of the rows' losses.
     scaling : {"unit", "none"}
@@ -204,7 +217,7 @@ class RidgeElimination(AllColumns):
     score_kind = "standardised coefficient"
 
     n_features_to_select: Count | None = None
-    loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
+    loss: Annotated[str, LossOf(among=LOSSES, several=True)] = "auto"
     ridge: Positive = 1e-2
     ridges: ClassVar[tuple[float, ...]] = RIDGES
     scaling: Literal["unit", "none"] = "unit"
@@ -236,7 +249,7 @@ class RidgeElimination(AllColumns):
             checked_target(run.matrix, self.loss_)
             y = self.targets(data.y)
             sizes = sizes_to(size, n_features)
-            step = eliminate(data, y, self.is_logistic, self.scaling, [self.ridge], sizes)[0][-1]
+            step = eliminate(data, y, self._loss, self.scaling, [self.ridge], sizes)[0][-1]
         self.take(step)
         self.result_ = self._result_of(run, notes=[])
 

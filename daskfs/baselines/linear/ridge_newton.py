@@ -1,13 +1,15 @@
-"""Ridge regression and ridge logistic regression for very many columns: Newton steps without forming the Hessian.
+"""Ridge regression, logistic and multinomial, for very many columns: Newton steps without forming the Hessian.
 
-    minimise   Σ_i w_i loss(y_i, x_i b + a) + ½ λ |b|²     over b (n_columns,) and the intercept a
+    minimise   Σ_i w_i loss(y_i, x_i b + a) + ½ λ |b|²     over b (n_columns, n_targets) and the intercepts a
 
 A step solves H d = -gradient by conjugate gradients, preconditioned by approximate diagonal elements of H. Each of
 their iterations costs one product with X and one with its transpose. The step is halved until the objective falls.
-Several targets (each class against the rest) are solved side by side: X is read once for all.
+The classes of the multinomial loss are one problem. Other targets are solved side by side: X is read once for all.
 
 The last step is one that lowers the objective by little of what is left of it. A small gradient says less: with a small
 ridge it is small far from the minimum too, and the end would depend on the start.
+
+Unknowns are arrays of shape (n_columns + 1, n_targets), with the intercepts in the last row.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp, softmax
 
-MAX_STEPS, MAX_HALVINGS, MAX_PRODUCTS = 20, 12, 200
-TOLERANCE = 1e-3
+from daskfs.losses import Loss
+
+MAX_STEPS, MAX_HALVINGS, MAX_PRODUCTS = 100, 12, 200
+TOLERANCE = 3e-4
 """Gain of the last step, as a share of the objective. The step leaves a hundredth of it, or less; if its equations are
 not solved to the end, the gain has to be smaller still."""
 FORCING, FORCING_SQUARED = 0.1, 1e-3
@@ -30,10 +35,11 @@ class Problem(NamedTuple):
     X: Any
     """Shape (n_samples, n_columns): dense, float32, centred; or a scipy.sparse.csr_array."""
     y: np.ndarray
-    """Shape (n_samples, n_targets): numbers, or -1 and 1."""
+    """Shape (n_samples, n_targets): numbers; -1 and 1 for the logistic loss; 0 and 1 for the multinomial loss."""
     weight: np.ndarray
     """Shape (n_samples, 1)."""
-    is_logistic: bool
+    loss: Loss
+    """Squared, logistic or multinomial."""
     squares: np.ndarray
     """Shape (n_columns, 1): weighted sums of the squares of the columns."""
 
@@ -41,99 +47,118 @@ class Problem(NamedTuple):
         """Return the problem of some columns."""
         return self._replace(X=self.X[:, columns], squares=self.squares[columns])
 
-    def times(self, coef: np.ndarray) -> np.ndarray:
-        """Return X b."""
-        found: np.ndarray = self.X @ coef.astype(self.X.dtype, copy=False)
-        return found.astype(np.float64, copy=False)
+    def times(self, unknowns: np.ndarray) -> np.ndarray:
+        """Return X b + a."""
+        found: np.ndarray = self.X @ unknowns[:-1].astype(self.X.dtype, copy=False)
+        return found + unknowns[-1]
 
     def adjoint(self, left: np.ndarray) -> np.ndarray:
-        """Return Xᵀ r."""
-        found: np.ndarray = self.X.T @ left.astype(self.X.dtype, copy=False)
-        return found.astype(np.float64, copy=False)
+        """Return Xᵀ r, and the sums of r in the last row."""
+        return np.concatenate([self.X.T @ left.astype(self.X.dtype, copy=False), left.sum(axis=0, keepdims=True)])
 
-    def losses(self, z: np.ndarray) -> np.ndarray:
-        """Return the total loss of each target."""
-        each = np.logaddexp(0.0, -self.y * z) if self.is_logistic else 0.5 * (z - self.y) ** 2
-        found: np.ndarray = (self.weight * each).sum(axis=0)
-        return found
+    def dot(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Return the inner product of each target's values; that of all values, shape (1,), if they are one problem."""
+        found: np.ndarray = (left * right).sum(axis=0)
+        return found.sum(keepdims=True) if self.loss.has_classes else found
+
+    def objective(self, z: np.ndarray, ridge: np.ndarray, unknowns: np.ndarray) -> np.ndarray:
+        """Return the loss of each problem at the linear predictors z, and its penalty."""
+        penalty = 0.5 * self.dot(ridge * unknowns, unknowns)
+        if self.loss.is_quadratic:
+            return self.dot(self.weight, 0.5 * (z - self.y) ** 2) + penalty
+        if self.loss.has_classes:
+            of_rows = logsumexp(z, axis=1, keepdims=True) - (self.y * z).sum(axis=1, keepdims=True)
+            return self.dot(self.weight, of_rows) + penalty
+        return self.dot(self.weight, np.logaddexp(0.0, -self.y * z)) + penalty
 
     def derivatives(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first and second derivatives of the loss with respect to the linear predictor of every row."""
-        if not self.is_logistic:
+        """Return the first derivatives of the loss with respect to the linear predictors, and those that `bent` takes.
+
+        These are the second derivatives; for the multinomial loss the probabilities of the classes.
+        """
+        if self.loss.is_quadratic:
             return self.weight * (z - self.y), np.broadcast_to(self.weight, z.shape)
+        if self.loss.has_classes:
+            share = softmax(z, axis=1)
+            return self.weight * (share - self.y), share
         wrong = 0.5 * (1.0 - np.tanh(0.5 * self.y * z))
         return -self.weight * self.y * wrong, self.weight * wrong * (1.0 - wrong)
 
+    def bent(self, second: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Return how the first derivatives change along a direction of the linear predictors."""
+        if not self.loss.has_classes:
+            return second * direction
+        mean = (second * direction).sum(axis=1, keepdims=True)
+        found: np.ndarray = self.weight * second * (direction - mean)
+        return found
 
-class Solution(NamedTuple):
-    """Coefficients of the scaled columns."""
+    def diagonal(self, second: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+        """Return approximate diagonal elements of the Hessian, in the shape of the unknowns."""
+        each = self.weight * second * (1.0 - second) if self.loss.has_classes else second
+        shares = np.append(self.squares / self.weight.sum(), [[1.0]], axis=0)
+        tiny = np.finfo(float).tiny  # constant columns without a ridge, and separated classes, have no curvature
+        found: np.ndarray = np.maximum(shares * each.sum(axis=0) + ridge, tiny)
+        return found
 
-    coef: np.ndarray
-    """Shape (n_columns, n_targets)."""
-    intercept: np.ndarray
-    """Shape (n_targets,)."""
 
-
-def null_solution(problem: Problem) -> Solution:
+def null_solution(problem: Problem) -> np.ndarray:
     """Return the optimal intercepts without columns."""
     mean = (problem.weight * problem.y).sum(axis=0) / problem.weight.sum()
-    if problem.is_logistic:
-        edge = 1.0 / (problem.weight.sum() + 1.0)
+    edge = 1.0 / (problem.weight.sum() + 1.0)
+    if problem.loss.has_classes:
+        mean = np.log(np.maximum(mean, edge))
+    elif problem.loss.is_classifier:
         share = np.clip(0.5 * (1.0 + mean), edge, 1.0 - edge)
         mean = np.log(share / (1.0 - share))
-    return Solution(np.zeros((problem.X.shape[1], problem.y.shape[1])), mean)
+    return np.append(np.zeros((problem.X.shape[1], len(mean))), mean[None], axis=0)
 
 
-def fit_ridge(problem: Problem, ridge: float, start: Solution) -> Solution:
-    """Return the minimum for a ridge λ, starting from another solution."""
-    coef, intercept = start
-    z = problem.times(coef) + intercept
+def fit_ridge(problem: Problem, ridge: float, start: np.ndarray) -> np.ndarray:
+    """Return the unknowns that minimise the objective for a ridge λ, starting from others.
+
+    Those of the multinomial loss sum to 0 over the classes: another sum has the same loss and a larger penalty.
+    """
+    unknowns, z = start, problem.times(start)
+    of_each = np.full((len(start), 1), ridge)
+    of_each[-1] = 0.0
     for _ in range(MAX_STEPS):
         first, second = problem.derivatives(z)
-        gradient = problem.adjoint(first) + ridge * coef, first.sum(axis=0)
-        step, is_solved = _newton_step(problem, ridge, second, gradient)
-        along = problem.times(step.coef) + step.intercept
-        gain = -0.5 * ((gradient[0] * step.coef).sum(axis=0) + gradient[1] * step.intercept)
-        before = problem.losses(z) + 0.5 * ridge * (coef**2).sum(axis=0)
+        gradient = problem.adjoint(first) + of_each * unknowns
+        step, is_solved = _newton_step(problem, of_each, second, gradient)
+        along, gain = problem.times(step), -0.5 * problem.dot(gradient, step)
+        before = problem.objective(z, of_each, unknowns)
         length = np.ones(len(before))
         for _ in range(MAX_HALVINGS):
-            after = problem.losses(z + length * along) + 0.5 * ridge * ((coef + length * step.coef) ** 2).sum(axis=0)
-            is_worse = after > before
+            is_worse = problem.objective(z + length * along, of_each, unknowns + length * step) > before
             if not is_worse.any():
                 break
             length = np.where(is_worse, 0.5 * length, length)
         length[is_worse] = 0.0
-        coef, intercept, z = coef + length * step.coef, intercept + length * step.intercept, z + length * along
+        unknowns, z = unknowns + length * step, z + length * along
         if not length.any() or (gain <= (TOLERANCE if is_solved else TOLERANCE**2) * before).all():
             break
-    return Solution(coef, intercept)
+    return unknowns - unknowns.mean(axis=1, keepdims=True) if problem.loss.has_classes else unknowns
 
 
 def _newton_step(
-    problem: Problem, ridge: float, second: np.ndarray, gradient: tuple[np.ndarray, np.ndarray]
-) -> tuple[Solution, bool]:
-    """Solve H d = -gradient for d, for all targets side by side. Return whether all residuals are small enough."""
-    tiny = np.finfo(float).tiny  # constant columns without a ridge, and classes that are told apart, have no curvature
-    of_intercept = np.maximum(second.sum(axis=0), tiny)
-    diagonal = np.maximum(problem.squares * (of_intercept / problem.weight.sum()) + ridge, tiny)
-    left, left_of_intercept = -gradient[0], -gradient[1]
-    d, a = np.zeros_like(left), np.zeros_like(left_of_intercept)
-    p, q = left / diagonal, left_of_intercept / of_intercept
-    squares = (left * p).sum(axis=0) + left_of_intercept * q
-    enough = (FORCING if problem.is_logistic else FORCING_SQUARED) ** 2 * squares
+    problem: Problem, ridge: np.ndarray, second: np.ndarray, gradient: np.ndarray
+) -> tuple[np.ndarray, bool]:
+    """Solve H d = -gradient for d. Return whether the residuals of all problems are small enough."""
+    diagonal = problem.diagonal(second, ridge)
+    d, left = np.zeros_like(gradient), -gradient
+    p = left / diagonal
+    squares = problem.dot(left, p)
+    enough = (FORCING_SQUARED if problem.loss.is_quadratic else FORCING) ** 2 * squares
     for _ in range(MAX_PRODUCTS):
         is_open = squares > enough
         if not is_open.any():
-            return Solution(d, a), True
-        bent = second * (problem.times(p) + q)
-        Hp, Hq = problem.adjoint(bent) + ridge * p, bent.sum(axis=0)
-        curvature = (p * Hp).sum(axis=0) + q * Hq
+            return d, True
+        Hp = problem.adjoint(problem.bent(second, problem.times(p))) + ridge * p
+        curvature = problem.dot(p, Hp)
         length = np.divide(squares, curvature, out=np.zeros_like(squares), where=is_open & (curvature > 0.0))
-        d, a = d + length * p, a + length * q
-        left, left_of_intercept = left - length * Hp, left_of_intercept - length * Hq
-        weighed, weighed_intercept = left / diagonal, left_of_intercept / of_intercept
-        now = (left * weighed).sum(axis=0) + left_of_intercept * weighed_intercept
-        share = np.divide(now, squares, out=np.zeros_like(now), where=squares > 0.0)
-        p, q = weighed + share * p, weighed_intercept + share * q
+        d, left = d + length * p, left - length * Hp
+        weighed = left / diagonal
+        now = problem.dot(left, weighed)
+        p = weighed + np.divide(now, squares, out=np.zeros_like(now), where=squares > 0.0) * p
         squares = np.where(length > 0.0, now, 0.0)
-    return Solution(d, a), False
+    return d, False
