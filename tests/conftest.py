@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 from collections import defaultdict
@@ -19,6 +20,7 @@ from daskfs.kernels.jit import Kernel
 from tests.changed import changed_since, is_touched, may_be_touched
 from tests.tiers import without_news
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the workers, whose threads would wait for each other
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so shells start what runs in the background, and so would ours
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
