@@ -33,6 +33,7 @@ from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import check_scheduler, open_cluster, parse_bytes, workers_of
 from daskfs.cluster.workers import Here, Round, Workers
 from daskfs.errors import ConfigError, DataError, RunError
+from tests.faults.losses import patient
 from tests.integration.workshop import ENVIRONMENT
 from tests.refusals import refused
 
@@ -460,6 +461,28 @@ def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_pa
             lasted |= dict(tasks.finished(1.0))
         assert lasted == expected["map"]
     assert all(marker.exists() for marker in markers)
+
+
+def there_in_the_end(path: str) -> bool:
+    while not Path(path).exists():
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.slow
+def test_tasks_whose_workers_all_leave_at_once_go_on_with_those_that_come(tmp_path):
+    with open_cluster("local", n_workers=2, dashboard_address=None) as workers:
+        items, results = [str(tmp_path / "over")] * 2, list[tuple[int, bool]]()
+        tasks = workers.actors.keep_running(there_in_the_end, items, name="lasting")
+        while sum(map(len, workers.client.processing().values())) < 2:
+            time.sleep(0.02)
+        for pid in workers.client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+        (tmp_path / "over").touch()
+        with patient():
+            while tasks.n_running:
+                results += tasks.finished(0.2)
+    assert sorted(results) == [(0, True), (1, True)]
 
 
 def cycle_of_profile(dask_worker):

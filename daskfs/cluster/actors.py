@@ -311,6 +311,8 @@ class LastingTasks:
         self._client, self._function, self._items, self._name, self._shared = client, function, items, name, shared
         self._n_given_up = 0
         self._heard = time.monotonic()
+        self._places = {k: place for k, place in enumerate(places) if place is not None}
+        self._stranded: set[int] = set()
         self._futures = {k: self._submit(k, place) for k, place in enumerate(places)}
 
     def _submit(self, k: int, place: str | None = None) -> Any:
@@ -342,15 +344,23 @@ class LastingTasks:
             self._heard = presence_of(self._client).ask_after(self._heard)
             ended = [k for k, future in self._futures.items() if future.done()]
             results = [(k, self._result(k)) for k in ended]
+            self._restart_stranded()
             return [(k, result) for k, result in results if k not in self._futures]
 
     def _result(self, k: int) -> Any:
-        """Return the result of a task; restart it if the scheduler gave it up or its arguments were lost."""
+        """Return the result of a task; restart it if the scheduler gave it up or its arguments were lost.
+
+        If the result was lost with its worker, Dask restarts the task, and there is no result yet.
+        """
         from distributed import KilledWorker
 
         future = self._futures.pop(k)
         try:
-            return interrupts.call_aside(future.result)
+            return interrupts.call_aside(future.result, timeout=ASK_S)
+        except TimeoutError:
+            if future.status == "error":  # the error of the task
+                raise
+            self._futures[k], future = future, None
         except (KilledWorker, CancelledError):
             self._n_given_up += 1
             if self._n_given_up > MOST_GIVEN_UP:
@@ -359,6 +369,24 @@ class LastingTasks:
             self._futures[k] = self._submit(k)
         finally:
             released(future)
+
+    def _restart_stranded(self) -> None:
+        """Restart the tasks that Dask does not start any more.
+
+        If a task loses the worker that it was submitted to, and there is no other at this moment, Dask never starts it
+        on one that comes later, although other workers are allowed.
+        """
+        workers = interrupts.call_aside(self._client.nthreads)
+        gone = [k for k in self._futures if k in self._places and self._places[k] not in workers]
+        stranded = set[int]()
+        if gone and workers:
+            held = {key for keys in interrupts.call_aside(self._client.processing).values() for key in keys}
+            stranded = {k for k in gone if self._futures[k].key not in held and not self._futures[k].done()}
+        for k in stranded & self._stranded:  # twice in a row: it was not on its way to a worker
+            released(self._futures[k])
+            del self._places[k]
+            self._futures[k] = self._submit(k)
+        self._stranded = stranded
 
     def close(self) -> None:
         """Cancel the running tasks."""
