@@ -341,10 +341,11 @@ class LastingTasks:
                 with suppress(TimeoutError, CancelledError):
                     futures = list(self._futures.values())
                     interrupts.call_aside(wait, futures, timeout=timeout_s, return_when="FIRST_COMPLETED")
-            self._heard = presence_of(self._client).ask_after(self._heard)
+            heard, self._heard = self._heard, presence_of(self._client).ask_after(self._heard)
             ended = [k for k, future in self._futures.items() if future.done()]
             results = [(k, self._result(k)) for k in ended]
-            self._restart_stranded()
+            if self._heard != heard:  # the scheduler was asked just now, as it is after some seconds
+                self._restart_stranded()
             return [(k, result) for k, result in results if k not in self._futures]
 
     def _result(self, k: int) -> Any:
@@ -376,11 +377,12 @@ class LastingTasks:
         If a task loses the worker that it was submitted to, and there is no other at this moment, Dask never starts it
         on one that comes later, although other workers are allowed.
         """
-        workers = interrupts.call_aside(self._client.nthreads)
+        presence = presence_of(self._client)
+        workers = presence.asked("ncores")
         gone = [k for k in self._futures if k in self._places and self._places[k] not in workers]
         stranded = set[int]()
         if gone and workers:
-            held = {key for keys in interrupts.call_aside(self._client.processing).values() for key in keys}
+            held = {key for keys in presence.asked("processing", workers=None).values() for key in keys}
             stranded = {k for k in gone if self._futures[k].key not in held and not self._futures[k].done()}
         for k in stranded & self._stranded:  # twice in a row: it was not on its way to a worker
             released(self._futures[k])

@@ -66,7 +66,11 @@ class Presence:
         self._reported_at = 0.0
 
     def n_threads(self) -> int:
-        """Return the current number of threads of all workers.
+        """Return the current number of threads of all workers; see `asked`."""
+        return sum(self.asked("ncores").values())
+
+    def asked(self, what: str, **options: Any) -> Any:
+        """Return what the scheduler answers: "ncores", the threads of each worker, or "processing", their tasks.
 
         Raises
         ------
@@ -77,7 +81,7 @@ class Presence:
             raise scheduler_lost("cluster", ConnectionError())
         scheduler: Any = self._client.scheduler
         try:
-            return sum(self._answered(scheduler.ncores()).values())
+            return self._answered(getattr(scheduler, what)(**options))
         except (OSError, CancelledError) as fault:
             raise scheduler_lost("cluster", fault) from fault
 
