@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -143,8 +145,24 @@ def test_a_path_has_the_sizes_of_its_steps():
     X, y = data(p=300)
     data_of = laid_out(ArrayMatrix(X, y))
     sizes = sizes_to(50, 300)
-    steps = eliminate(data_of, y[:, None], find_loss("squared"), "unit", (1.0, 0.1), sizes)
+    steps = list(eliminate(data_of, y[:, None], find_loss("squared"), "unit", (1.0, 0.1), sizes))
     assert [[len(step.columns) for step in of_ridge] for of_ridge in steps] == [sizes, sizes]
+
+
+def test_a_path_of_many_ridges_holds_the_coefficients_of_one():
+    rng, sizes = np.random.default_rng(0), sizes_to(50, 2000)
+    held = laid_out(ArrayMatrix(rng.standard_normal((40, 2000)), np.zeros(40)))
+    y = np.eye(10)[np.arange(40) % 10]
+
+    def peak_of(ridges):
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in eliminate(held, y, find_loss("multinomial"), "unit", ridges, sizes)) == len(ridges)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak_of(RidgeElimination.ridges) < 1.3 * peak_of([1.0])
 
 
 def test_nan_is_named_by_column_and_row():

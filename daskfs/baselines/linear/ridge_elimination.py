@@ -39,7 +39,7 @@ RIDGES = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(11))
 """Ridges, decreasing, as shares of the sum of the columns' variances."""
 BLOCK = 1 << 17
 """Number of values centred together in float64."""
-N_VECTORS = 12
+N_VECTORS = 16
 """Number of values that the solver holds for each column and target."""
 
 
@@ -136,8 +136,8 @@ def sizes_to(fewest: int, n_features: int) -> list[int]:
 
 def eliminate(
     data: LaidOut, y: np.ndarray, loss: Loss, scaling: str, ridges: Sequence[float], sizes: Sequence[int]
-) -> list[list[Step]]:
-    """Return, for each ridge, the fits on decreasing numbers of columns.
+) -> Iterator[list[Step]]:
+    """Yield, for each ridge, the fits on decreasing numbers of columns.
 
     Parameters
     ----------
@@ -157,12 +157,12 @@ def eliminate(
     problem = data.problem(y, loss, inverse)
     centre = data.mean if isinstance(data.X, np.ndarray) else np.zeros(len(data.mean))
     variance = (data.scale * inverse) ** 2
-    found: list[list[Step]] = [[] for _ in ridges]
-    total, of_all = float(variance.sum()), [null_solution(problem)]
-    for ridge in (*larger_ridges(ridges[0], loss), *ridges):
-        of_all.append(fit_ridge(problem, ridge * total, of_all[-1]))
-    for steps, ridge, now in zip(found, ridges, of_all[-len(ridges) :], strict=True):
-        columns, some = np.arange(len(inverse)), problem
+    total, of_all = float(variance.sum()), null_solution(problem)
+    for ridge in larger_ridges(ridges[0], loss):
+        of_all = fit_ridge(problem, ridge * total, of_all)
+    for ridge in ridges:
+        of_all = now = fit_ridge(problem, ridge * total, of_all)
+        columns, some, steps = np.arange(len(inverse)), problem, list[Step]()
         for size in sizes:
             if size < len(columns):
                 importance = _norms(now[:-1] * (inverse * data.scale)[columns, None])
@@ -172,7 +172,7 @@ def eliminate(
             coef = now[:-1] * inverse[columns, None]
             importance = _norms(coef * data.scale[columns, None])
             steps.append(Step(columns, coef, now[-1] - centre[columns] @ coef, importance))
-    return found
+        yield steps
 
 
 def _norms(coef: np.ndarray) -> np.ndarray:
@@ -228,7 +228,7 @@ class RidgeElimination(AllColumns):
         return sizes_to(FEWEST, n_features)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        n_targets = max(1, shape.n_classes if shape.n_classes > 2 else 1)
+        n_targets = max(1, shape.n_classes if shape.n_classes > 2 or self._loss.has_classes else 1)
         task = Budget()
         if shape.n_entries is None:
             task.add("all columns, as read and scaled", shape.nbytes + 6 * shape.n_samples * shape.n_features)
@@ -249,8 +249,8 @@ class RidgeElimination(AllColumns):
             checked_target(run.matrix, self.loss_)
             y = self.targets(data.y)
             sizes = sizes_to(size, n_features)
-            step = eliminate(data, y, self._loss, self.scaling, [self.ridge], sizes)[0][-1]
-        self.take(step)
+            (steps,) = eliminate(data, y, self._loss, self.scaling, [self.ridge], sizes)
+        self.take(steps[-1])
         self.result_ = self._result_of(run, notes=[])
 
     def take(self, step: Step) -> Self:
