@@ -14,6 +14,7 @@ from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminat
 from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
+from tests.baselines.designs import levels_and_classes
 from tests.baselines.designs import two_true as data
 from tests.refusals import refused
 
@@ -96,11 +97,7 @@ def test_several_classes_have_scikit_learns_multinomial_model(seed, ridge, form)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_weak_ridge_is_minimised_where_newtons_steps_from_nothing_are_not(seed):
-    rng = np.random.default_rng(seed)
-    level = rng.integers(0, 8, 2000) ** 2 // 8
-    rare, heavy = rng.random((2000, 40)) < 0.02, np.exp(2.0 * rng.standard_normal((2000, 15)))
-    X = np.concatenate([level[:, None] == np.unique(level), rare, heavy], axis=1)
-    y = np.where(rng.random(2000) < 0.02, rng.integers(0, 8, 2000), level)
+    X, y = levels_and_classes(seed, 2000, 8, 40)
     X, strength = X / X.std(axis=0), 1e-4 * X.shape[1]
     found = RidgeElimination(ridge=1e-4).fit(X, y.astype(str))
     peer = LogisticRegression(C=1.0 / strength, tol=1e-8, max_iter=10_000).fit(X, y)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.special import logsumexp
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
@@ -12,6 +13,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared.class_blocks import contrasts
 from daskfs.selectors.shared.refit_of_classes import fit_each_class, fit_each_size
 from daskfs.selectors.shared.run import Run
+from tests.baselines.designs import levels_and_classes
 from tests.refusals import refused
 
 
@@ -70,6 +72,23 @@ def test_a_weak_ridge_bounds_separable_classes_and_dependent_columns_are_counted
     assert np.isfinite(fit.coef).all()
     assert [one.n_dependent for one in fit.fits] == [1, 1, 1]
     assert (fit.coef[:, -1] == 0.0).all()  # constant
+
+
+@pytest.mark.parametrize("n_samples", [600, 2000])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_without_a_minimum_ends_at_that_with_the_weak_ridge(seed, n_samples):
+    X, y = levels_and_classes(seed, n_samples, 8, 40)
+    fit = refit(X, y.astype(float), ridge=0.0)
+    assert fit.is_separable
+    (ridge,) = {one.ridge for one in fit.fits}
+    scale = X.std(axis=0)
+    peer = LogisticRegression(C=1.0 / (ridge * n_samples), tol=1e-8, max_iter=10_000).fit(X / scale, y)
+
+    def objective(z, coef):
+        return (logsumexp(z, axis=1) - z[np.arange(len(y)), y]).mean() + 0.5 * ridge * (coef**2).sum()
+
+    mine = objective(X @ fit.coef.T + fit.intercept, fit.coef * scale)
+    assert mine <= 1.0001 * objective(peer.decision_function(X / scale), peer.coef_)
 
 
 def test_blocks_of_a_run_give_what_all_rows_give(monkeypatch):

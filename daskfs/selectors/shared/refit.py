@@ -30,6 +30,8 @@ from daskfs.selectors.shared.selected_blocks import SelectedBlocks, Terms
 
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # gain of a step relative to the loss without features; the remaining error is its square
+LADDER = 10.0
+"""Ratio of the ridges by which a fit without a finite minimum comes near the weak ridge that bounds it."""
 ROUGH = (1e-2, 1e-4, 1e-4)  # tolerances during the choice of the ridge, successively smaller
 JUDGED = 1e-4  # tolerance of fits that are only evaluated on held-out rows
 LOOKS = 3  # number of approximations of a loss other than the squared one
@@ -283,6 +285,11 @@ def minimum_of(
     if fit is None:  # no finite minimum
         ridge, blocks = max(ridge, weak_ridge(total)), blocks.bounded(weak_ridge(total))
         terms = blocks.terms(model, total) if blocks.n_free else terms
+        larger = effort.largest_ridge(curvature)
+        while larger > LADDER * ridge:  # from far away, Newton's steps hardly come near the minimum
+            rough = _descend(blocks, model, terms, total, larger, True, null, ROUGH[0] * null)
+            assert rough is not None
+            model, terms, larger = rough.before, rough.terms, larger / LADDER
         fit = _descend(blocks, model, terms, total, ridge, True, null, least_gain)
     assert fit is not None
     return Minimum(fit, ridge, is_separable, int(np.count_nonzero(np.diag(_factor_of(terms.hessian)))))
@@ -378,22 +385,28 @@ def _descend(
     """
     terms, loss = plain.with_penalty(model.solution, blocks.penalties(ridge)), find_loss(model.loss)
     step = np.zeros(len(terms.gradient))
-    value, n_steps = terms.value, 0
+    value, end, n_steps, may_be_infinite = terms.value, model, 0, loss.can_separate and not is_bounded
     while n_steps < MAX_STEPS:
         n_steps += 1
         factor = _factor_of(terms.hessian)
         gain = solve_cholesky(factor, len(factor), -terms.gradient, step)
-        is_short = gain <= least_gain
-        if loss.can_separate and not is_bounded:
-            is_long = np.abs(step).max() > LONGEST_LAST_STEP
-            if (is_short and is_long) or value < NEGLIGIBLE * null:
-                return None
+        is_short, is_long = gain <= least_gain, np.abs(step).max() > LONGEST_LAST_STEP
+        if may_be_infinite and ((is_short and is_long) or value < NEGLIGIBLE * null):
+            return None
         if is_short or loss.is_quadratic:
             value -= 0.5 * gain
             end = replace(model, solution=model.solution + step)
             break
-        model, plain, terms = _shortened(blocks, model, step, terms.value, total, ridge)
+        moved = _shortened(blocks, model, step, terms.value, total, ridge)
+        if moved is None:  # rounding hides what the step gains, or the Hessian is that of separated classes
+            if may_be_infinite and is_long:
+                return None
+            break
+        model, plain, terms = moved
         value, end = terms.value, model
+    else:
+        if may_be_infinite:
+            return None
     penalty = 0.5 * float(((blocks.penalties(ridge) + blocks.penalty)[1:] * end.solution[1:] ** 2).sum())
     return _Descent(end, model, plain, max(value - penalty, 0.0), n_steps)
 
@@ -411,17 +424,17 @@ def _factor_of(hessian: np.ndarray) -> np.ndarray:
 
 def _shortened(
     blocks: SelectedBlocks | ClassBlocks, model: Model, step: np.ndarray, value: float, total: float, ridge: float
-) -> tuple[Model, Terms, Terms]:
-    """Take the step, or halve it until the objective does not rise."""
+) -> tuple[Model, Terms, Terms] | None:
+    """Take the step, or halve it until the objective does not rise; None if it always does."""
     length = 1.0
     for _ in range(MAX_HALVINGS):
         moved = replace(model, solution=model.solution + length * step)
         plain = blocks.terms(moved, total)
         terms = plain.with_penalty(moved.solution, blocks.penalties(ridge))
         if terms.value <= value:
-            break
+            return moved, plain, terms
         length *= 0.5
-    return moved, plain, terms
+    return None
 
 
 def _finite(intercept: float, total: float) -> float:
