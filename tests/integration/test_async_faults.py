@@ -315,6 +315,18 @@ def test_a_slow_node_is_not_a_lost_one(workers):
     workers.actors.release(node)
 
 
+def without_an_answer(number):
+    raise TimeoutError(f"{number} does not answer")
+
+
+@pytest.mark.slow
+def test_a_time_out_in_a_task_is_its_error_and_not_waited_for_again(workers):
+    tasks = workers.actors.keep_running(without_an_answer, [41], name="time out")
+    with pytest.raises(RunError) as ended:
+        tasks.finished(60.0)
+    assert str(ended.value.__cause__) == "41 does not answer"
+
+
 class Echo:
     """A node that answers at once."""
 
