@@ -519,7 +519,7 @@ class Campaign:
             for _ in range(1) if loss == "gone" else iter(int, 1):
                 if is_over.is_set():
                     return
-                part = self._fork.Process(target=one_worker, args=(address, left, trial / "left"))
+                part = self._fork.Process(target=one_worker, args=(address, left, trial / "left"), daemon=True)
                 part.start()
                 parts.append(part)
                 part.join()
