@@ -103,7 +103,7 @@ def trees(selector: RidgeElimination, run: Run) -> FittedPath:
         respond = model.predict_proba if several else respond
         with one_thread():
             found = np.concatenate([respond(block) for block in blocks])
-        if several:  # what the selector makes these probabilities of again
+        if several:  # the predictors from which the selector computes these probabilities
             shares = np.full((test.shape[0], y.shape[1]), np.finfo(float).tiny)
             shares[:, model.classes_] = np.clip(found, 1e-15, 1.0 - 1e-15)
             found = np.log(shares) if selector._loss.has_classes else np.log(shares) - np.log1p(-shares)

@@ -31,6 +31,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
 LOSSES = ("squared", "logistic", "multinomial")
+"""Losses of the ridges, and of `daskfs.Auto`."""
 KEPT = 1 / 3
 """Share of the columns kept from one fit to the next."""
 FEWEST = 50
