@@ -64,6 +64,8 @@ class DaskfsError(ValueError):
 
     exit_code = 2
     topic: str | None = None
+    may_pass = False
+    """Whether the same command may succeed later, so that what it has computed is kept."""
 
     def __init__(self, problem: str, where: str = "", remedy: str = "", *, topic: str = "") -> None:
         super().__init__(problem, where, remedy)  # all three, so that the error can be pickled
@@ -273,6 +275,7 @@ class StorageError(DaskfsError):
     """Object store or HTTP server that does not answer or refuses access."""
 
     topic = "object-stores"
+    may_pass = True
 
 
 class RunError(DaskfsError):
@@ -290,6 +293,18 @@ class RunError(DaskfsError):
     """
 
     topic = "run-folders"
+    may_pass = True
+
+
+def keeps_work(fault: BaseException) -> bool:
+    """Return whether what was computed before an error is kept: unless the user has to change something first.
+
+    Examples
+    --------
+    >>> keeps_work(KeyboardInterrupt()), keeps_work(RunError("the workers died")), keeps_work(DataError("NaN"))
+    (True, True, False)
+    """
+    return not isinstance(fault, DaskfsError) or fault.may_pass
 
 
 class SelectionWarning(UserWarning):

@@ -189,6 +189,15 @@ class LockOwner(NamedTuple):
             return None
         return owner if 0 < owner.pid < 2**31 and math.isfinite(owner.started) else None
 
+    def released(self) -> LockOwner:
+        """Return the record of an owner that has ended its work, so that any other process may take over."""
+        return self._replace(started=0.0)
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it is such a record."""
+        return self.started == 0.0
+
     def to_text(self) -> str:
         """Return the content of the lock file."""
         return json.dumps(self._asdict())

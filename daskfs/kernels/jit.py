@@ -19,7 +19,7 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -98,7 +98,8 @@ class Kernel:
                 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
                     vars(self)["dispatcher"] = self.py_func
                 else:
-                    made: Any = numba.njit(cache=True, nogil=True, **_options(self.fastmath))(self.for_numba)
+                    is_cached, options = self._is_cached, _options(self.fastmath)
+                    made: Any = numba.njit(cache=is_cached, nogil=True, **options)(self.for_numba)
                     made.compile = functools.partial(self._compile, made, made.compile)
                     vars(self)["dispatcher"] = made
             return vars(self)["dispatcher"]
@@ -107,10 +108,16 @@ class Kernel:
     def for_numba(self) -> FunctionType:
         """The function in the form that numba compiles."""
         function = self.py_func
-        code = function.__code__.replace(co_filename=str(source_file(function)))
+        code = function.__code__
+        with suppress(OSError):  # a full disk: nothing is cached
+            code = code.replace(co_filename=str(source_file(function)))
         copy = FunctionType(code, _globals_of(function), function.__name__, function.__defaults__)
         copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
         return copy
+
+    @property
+    def _is_cached(self) -> bool:
+        return self.for_numba.__code__.co_filename != self.py_func.__code__.co_filename
 
     @functools.cached_property
     def in_kernels(self) -> Callable[..., Any]:
@@ -126,9 +133,10 @@ class Kernel:
         """
         global _n_compiling
         self._check_records(signature)
-        with _COMPILING, kept_alone(self.for_numba):
+        with _COMPILING, kept_alone(self.for_numba) if self._is_cached else nullcontext():
             _n_compiling += 1
-            indices = [*Path(dispatcher.stats.cache_path).glob(f"*{self.py_func.__name__}-*.nbi")]
+            folders = [Path(dispatcher.stats.cache_path)] if self._is_cached else []
+            indices = [index for folder in folders for index in folder.glob(f"*{self.py_func.__name__}-*.nbi")]
             if not indices:
                 _announce()
             try:

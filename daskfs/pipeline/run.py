@@ -18,7 +18,7 @@ from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import check_scheduler
 from daskfs.cluster.workers import Here, Workers
 from daskfs.documents import dump_yaml
-from daskfs.errors import CorruptStoreError, DaskfsError, RunError, StoreExistsError
+from daskfs.errors import CorruptStoreError, RunError, StoreExistsError, keeps_work
 from daskfs.files import written_whole
 from daskfs.losses import TargetKind
 from daskfs.matrix.base import Matrix
@@ -188,10 +188,10 @@ def _in_folder(
     except BaseException as fault:
         if folder is None or folder.is_finished:
             raise
-        is_user_error = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
+        is_kept = keeps_work(fault)
         with interrupts.held():
-            can_resume = folder.let_go(keep=not is_user_error)
-        if can_resume and not is_user_error and not comes_once:
+            can_resume = folder.let_go(keep=is_kept)
+        if can_resume and is_kept and not comes_once:
             fault.add_note(f"continue with {resume_command(output)}")
         raise
     return RunOutcome(output, output / "report.html", results)

@@ -208,6 +208,7 @@ def ingest(
                 "version": __version__,
                 "encoding": encoding,
                 "memory_limit": limit,
+                "layout": str((tile_shape, codec)),
                 "parts": [str(part) for part in parts] if rows.stamps() else len(parts),
             }
             begun = is_begun_by(rows, identity, random_state if shuffle else None)

@@ -12,8 +12,12 @@ import numpy as np
 from daskfs.store.band_writer import BandFiles
 from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
 from daskfs.store.layout import Layout
+from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_rows
 from daskfs.store.row_sorter import PIECE_NBYTES, Band, SortedRuns, taken
+from daskfs.store.unfinished import TILES, files_of
+
+STATISTICS, SORTED = "statistics", "sorted"
 
 
 class DenseRun(NamedTuple):
@@ -55,6 +59,13 @@ class DenseFiles:
     def run_of(self, facts: Sequence[Any]) -> DenseRun:
         """Return a run from the list of its fields."""
         return DenseRun(*facts)
+
+    def statistics_of(self, run: DenseRun) -> list[BlockStatistics]:
+        """Return the statistics of the blocks of rows that begin in a run, as `sort_dense_run` has written them."""
+        path, fields = self.folder / f"{run.name}.{STATISTICS}", len(BlockStatistics._fields)
+        found = [BlockStatistics(*block) for block in np.fromfile(path).reshape(-1, fields, max(1, self.n_features))]
+        whole = np.int64
+        return [one._replace(counts=one.counts.astype(whole), n_missing=one.n_missing.astype(whole)) for one in found]
 
     def write(self, name: str, rows: np.ndarray, order: np.ndarray | None, piece_nbytes: int = PIECE_NBYTES) -> None:
         """Write rows to a file, in this order if one is given."""
@@ -119,10 +130,10 @@ class DenseRuns(SortedRuns):
         return found[0] if len(found) == 1 else np.concatenate(found)
 
 
-def sort_dense_run(
-    sorted_runs: DenseRuns, seed: int | None, block_rows: int, k: int
-) -> tuple[DenseRun, list[BlockStatistics]]:
-    """Sort the rows of a run; return the sorted run, and the statistics of the blocks of rows that begin in it.
+def sort_dense_run(sorted_runs: DenseRuns, seed: int | None, block_rows: int, k: int) -> dict[str, Any]:
+    """Sort the rows of a run, and write the statistics of the blocks of rows that begin in it.
+
+    This is a saved step, with the sorted run as ``"run"``; `DenseFiles.statistics_of` reads the statistics.
 
     Parameters
     ----------
@@ -143,19 +154,22 @@ def sort_dense_run(
         last = min(first + block_rows, n_samples)
         block = rows[first - start : last - start] if last <= stop else sorted_runs.rows(first, last)
         found.append(statistics_of(block, is_fast))
-    run = sorted_runs.runs[k]
+    run, files = sorted_runs.runs[k], sorted_runs.files
+    write_array(files.folder / f"{run.name}.{STATISTICS}", np.array(found))
     if seed is not None:
-        run = run._replace(name=f"{run.name}-sorted")
-        sorted_runs.files.write(run.name, rows, sorted_runs.order_of(k, seed))
-    return run, found
+        run = run._replace(name=f"{run.name}.{SORTED}")
+        files.write(run.name, rows, sorted_runs.order_of(k, seed))
+    return {"run": run, "files": files_of(files.folder, f"{sorted_runs.runs[k].name}.")}
 
 
-def store_bands(sorted_runs: DenseRuns, folder: Path, layout: Layout, bands: Sequence[Band]) -> int:
-    """Write the tiles of some bands; return their total number of rows."""
+def store_bands(sorted_runs: DenseRuns, folder: Path, layout: Layout, bands: Sequence[Band]) -> dict[str, Any]:
+    """Write the tiles of some bands: a saved step, with their total number of rows."""
     files: DenseFiles = sorted_runs.files
     room = BandFiles(layout, (int(sorted_runs.starts[-1]), files.n_features), files.dtype)
     for band in bands:
         for place, rows in sorted_runs.gathered(band):
             room.put(place, rows)
         room.write(folder / "X", layout, band.start, band.stop - band.start)
-    return sum(band.stop - band.start for band in bands)
+    written = [f"{TILES}/{band.start // layout.file_shape[0]}" for band in bands]
+    tiles = {f"../{at}/{name}": check for at in written for name, check in files_of(folder / at, "").items()}
+    return {"n_rows": sum(band.stop - band.start for band in bands), "files": tiles}

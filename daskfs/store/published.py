@@ -107,6 +107,13 @@ class PublishedStore(UnfinishedStore):
                 all_of(lambda name: (self.address / name).unlink(missing_ok=True), removable)
                 (self.address / LOCK).unlink(missing_ok=True)
 
+    def leave(self) -> None:
+        """Keep the local folder, and release the address."""
+        super().leave()
+        self._is_locked = False
+        with suppress(StorageError):  # which may be why the folder is left
+            (self.address / LOCK).unlink(missing_ok=True)
+
     def _exists(self) -> StoreExistsError:
         problem = "something already exists at this address; a store is never overwritten"
         return StoreExistsError(problem, str(self.address), "remove it or choose another name")

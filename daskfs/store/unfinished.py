@@ -1,6 +1,7 @@
-"""An unfinished store: a folder with a temporary name, renamed when complete, removed on failure.
+"""An unfinished store: a folder with a temporary name, renamed when complete.
 
-If the process is killed, the next one resumes from the saved steps of the ingest. A step consists of a task's result as
+After an error of the user's the folder is removed. If the process was killed or interrupted, or lost its cluster, the
+next one resumes from the saved steps of the ingest. A step consists of a task's result as
 JSON and the files that the task has written, with their checksums: steps whose files were lost in a crash are repeated.
 The files of each process have different names, since a task of the dead process may still run on a cluster.
 """
@@ -32,6 +33,8 @@ from daskfs.store.manifest import LOCK
 SUFFIX, REPLACED = ".unfinished", ".replaced"
 ROWS = "rows"
 """Subfolder for rows that are being reordered."""
+TILES = "X/c"
+"""Subfolder for the tiles of a dense store, as Zarr names it."""
 _CHECKS, _PAUSE_S = 4, 0.05
 _N_SYNCS = 8
 """Files that are flushed to disk at a time: the file system then writes its journal once for several."""
@@ -48,13 +51,13 @@ class UnfinishedStore:
     target : Path
         Path of the finished store; nothing may exist there.
     goes_on_from : callable, optional
-        Decides whether to resume from the folder of a dead process; otherwise the folder is removed.
+        Decides whether to resume from the folder of another process; otherwise the folder is removed.
 
     Attributes
     ----------
     folder : Path
     notes : list of str
-        Reports if a dead process's folder was removed.
+        Reports if another process's folder was removed.
 
     Raises
     ------
@@ -70,7 +73,7 @@ class UnfinishedStore:
         self.notes: list[str] = []
         self._refuse_existing()
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        has_begun = os.path.lexists(self.folder) and self._takes_dead(goes_on_from, draft)
+        has_begun = os.path.lexists(self.folder) and self._takes_left(goes_on_from, draft)
         try:
             with interrupts.held():
                 if not has_begun:
@@ -110,6 +113,11 @@ class UnfinishedStore:
             if not (self.folder / LOCK).exists():
                 _remove(self.folder)
 
+    def leave(self) -> None:
+        """Keep the folder, from which another process may resume."""
+        with written_whole(self.folder / LOCK) as lock:
+            lock.write_text(LockOwner.this_process().released().to_text(), encoding="utf-8")
+
     def _refuse_existing(self) -> None:
         if os.path.lexists(self.target):
             raise StoreExistsError(
@@ -122,14 +130,15 @@ class UnfinishedStore:
         """Return a new Zarr group in the folder, after removing everything except what the ingest resumes from."""
         import zarr
 
-        for path in self.folder.iterdir():
-            if path.name not in (LOCK, ROWS):
+        kept = [LOCK, ROWS, *Path(TILES).parts]
+        for path in [*self.folder.iterdir(), *self.folder.glob(f"{Path(TILES).parent}/*")]:
+            if path.name not in kept:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         with interrupts.held():  # Zarr writes in a thread of its own
             return zarr.create_group(str(self.folder), zarr_format=3)
 
-    def _takes_dead(self, goes_on_from: Callable[[Path], bool], draft: Path) -> bool:
-        """Rename a dead process's folder to resume from it, or remove it; return whether it was kept."""
+    def _takes_left(self, goes_on_from: Callable[[Path], bool], draft: Path) -> bool:
+        """Rename the folder that a process has left, to resume from it, or remove it; return whether it was kept."""
         try:
             owner = LockOwner.of(self.folder / LOCK)
         except FileNotFoundError:
@@ -138,7 +147,7 @@ class UnfinishedStore:
             raise StoreExistsError(
                 f"expected a lock of daskfs, found no readable {LOCK}", str(self.folder), "remove it by hand"
             )
-        if not owner.is_here:
+        if not (owner.is_here or owner.is_released):
             raise StoreExistsError(
                 f"process {owner.pid} on host {owner.host} is writing it, or was interrupted",
                 str(self.folder),
@@ -271,6 +280,11 @@ class KeptSteps:
         self.identity: dict[str, Any] | None = found.get("identity")
         self.attempt = int(found.get("attempt", -1)) + 1
         self._keeps = False
+
+    @property
+    def has_some(self) -> bool:
+        """Whether another step was saved than the description of the source."""
+        return self._keeps and len([*self.folder.glob("ingest-*.json")]) > 1
 
     def begin(self, identity: Mapping[str, Any]) -> None:
         """Record the identity of this ingest, and save steps from now on."""

@@ -1,4 +1,4 @@
-"""What the writers of dense and sparse stores have in common: they write a complete store, or nothing.
+"""What the writers of dense and sparse stores have in common: they write a complete store, or none.
 
 `StoreSpec` has the facts of a store, `WholeWriter` the folder and its life, `RowVectors` target, weight and labels.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ import numpy as np
 
 from daskfs import errors, interrupts
 from daskfs.cluster.workers import Here, Workers
-from daskfs.errors import StoreError
+from daskfs.errors import StoreError, keeps_work
 from daskfs.files import location
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
@@ -206,10 +207,19 @@ class WholeWriter(ABC):
             if not is_done:
                 with interrupts.held():
                     self.workers.settle("ingest-")
-                    self._site.remove()
+                    self._leave_or_remove(sys.exception())
         with self._explain_disk_full():
             if isinstance(fault, OSError) and fault.errno in DISK_FULL:  # raised by a task, for example
                 raise fault
+
+    def _leave_or_remove(self, fault: BaseException | None) -> None:
+        """Keep the saved steps after an interrupt or a lost cluster; remove everything after other errors."""
+        is_full = isinstance(fault, OSError) and fault.errno in DISK_FULL
+        if fault is not None and keeps_work(fault) and not is_full and self.kept.has_some:
+            self._site.leave()
+            fault.add_note(f"the finished parts are kept in {self._site.folder}; the same ingest continues from them")
+        else:
+            self._site.remove()
 
     @abstractmethod
     def _finish(self) -> None:

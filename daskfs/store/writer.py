@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from daskfs import errors, interrupts
 from daskfs.errors import PlanError
 from daskfs.objects.path import ObjectPath
 from daskfs.store.band_writer import BandWriter
-from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
+from daskfs.store.column_statistics import RunningStatistics, statistics_rows
 from daskfs.store.dense_runs import DenseBuffer, DenseFiles, DenseRuns, sort_dense_run, store_bands
 from daskfs.store.header import ANNOTATION_DTYPES, FORMAT_VERSION, StoreHeader, content_digest
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
@@ -301,15 +302,15 @@ class StoreWriter(WholeWriter):
 
     def _store_sorted_runs(self, bands: BandWriter, sorted_runs: DenseRuns, order: np.ndarray) -> None:
         """Sort the runs that tasks have written, and write the tiles of all rows, in tasks."""
-        map_blocks = self.workers.map_blocks
+        steps = partial(self.kept.map, self.workers)
         self.progress.start("tiles", 2 * self._n_rows)
-        runs, statistics = list(sorted_runs.runs), dict[int, list[BlockStatistics]]()
+        runs = list(sorted_runs.runs)
         shared: tuple[Any, ...] = (sorted_runs, self.random_state, self._block_rows)
-        for k, found in map_blocks(sort_dense_run, range(len(runs)), name="ingest-sort", shared=shared):
-            runs[k], statistics[k] = found
+        for k, found in steps(sort_dense_run, range(len(runs)), name="ingest-sort", shared=shared):
+            runs[k] = self.files.run_of(found["run"])
             self.progress.advance(runs[k].n_rows)
-        for k in range(len(runs)):
-            for block in statistics[k]:
+        for run in sorted_runs.runs:
+            for block in self.files.statistics_of(run):
                 self._statistics.merge(block)
         sorted_runs = DenseRuns(self.files, runs)
         first, *others = sorted_runs.bands(order, self._ends_of_bands(bands))
@@ -320,8 +321,8 @@ class StoreWriter(WholeWriter):
         n_together = -(-len(others) // _MOST_TASKS) or 1
         tasks = [others[start : start + n_together] for start in range(0, len(others), n_together)]
         shared = (sorted_runs, self._site.folder, bands.layout)
-        for _, n_rows in map_blocks(store_bands, tasks, name="ingest-tiles", shared=shared):
-            self.progress.advance(n_rows)
+        for _, found in steps(store_bands, tasks, name="ingest-tiles", shared=shared):
+            self.progress.advance(found["n_rows"])
         self.progress.finish()
 
     def _write_tables(self, header: StoreHeader, order: np.ndarray) -> None:

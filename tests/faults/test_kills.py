@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import daskfs
 from tests.faults.kills import METHODS, command, end_of, ends_the_same, prepare, run
 
 TABLE = "a,b,c,y\n" + "".join(f"{i % 17},{i * 7 % 13},{'uvw'[i % 3]},{i % 5}\n" for i in range(2000))
@@ -83,15 +84,22 @@ def test_an_ingest_that_is_stopped_leaves_nothing(tmp_path, moment, how):
         pytest.param("other tiles", 3, signal.SIGTERM, marks=pytest.mark.nightly),
     ],
 )
-def test_an_ingest_by_workers_that_is_stopped_leaves_nothing(tmp_path, moment, at, how):
-    """Tasks that run on make no folder anew: they are waited for before all is removed."""
+def test_an_ingest_by_workers_that_is_stopped_leaves_finished_parts_or_nothing(tmp_path, moment, at, how):
+    """Tasks that run on make no folder anew: they are waited for before it ends."""
     columns = np.random.default_rng(0).normal(size=(9, 5000))
     pq.write_table(pa.table([*columns], [*"abcdefghy"]), tmp_path / "table.parquet", row_group_size=300)
     order = ("ingest", "table.parquet", "s.zarr", "--target", "y", "--workers", "2")
     done = command(tmp_path, *order, moment=moment, at=at, how=how, group=how == signal.SIGINT)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "interrupted")
+    unfinished = tmp_path / "s.zarr.unfinished"
+    kept = [f"the finished parts are kept in {unfinished}; the same ingest continues from them"]
+    told = ["interrupted", *(kept if unfinished.exists() else [])]
+    assert (done.returncode, done.stderr.splitlines()[-len(told) :]) == (130, told)
     assert "Traceback" not in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
+    assert {path.name for path in tmp_path.iterdir()} <= {"table.parquet", "s.zarr.unfinished"}
+    for name in ("s.zarr", "whole.zarr"):  # one continues, the other begins
+        assert command(tmp_path, "ingest", "table.parquet", name, *order[3:]).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"table.parquet", "s.zarr", "whole.zarr"}
+    assert daskfs.open_store(tmp_path / "s.zarr").digest == daskfs.open_store(tmp_path / "whole.zarr").digest
 
 
 @pytest.mark.slow

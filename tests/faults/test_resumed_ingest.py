@@ -1,8 +1,11 @@
-"""Ingests that are killed go on with what was done, to the same store; full disks and rivals are told of."""
+"""Ingests that are killed, interrupted or lose their cluster go on with what was done, to the same store; full disks
+and rivals are told of."""
 
 from __future__ import annotations
 
 import errno
+import importlib
+import math
 import os
 import random
 import signal
@@ -13,7 +16,7 @@ import numpy as np
 import pytest
 
 import daskfs
-from daskfs.errors import StoreError, StoreExistsError
+from daskfs.errors import DataError, RunError, StorageError, StoreError, StoreExistsError
 from daskfs.files import LockOwner
 from daskfs.sources import parts as ingest_parts
 from daskfs.store.manifest import LOCK
@@ -144,6 +147,97 @@ def test_parts_that_are_done_are_not_encoded_again(either, tmp_path, monkeypatch
     store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
     assert len(encoded) == len(parts_of(source)) + 1 - 5
     assert contents(store.path) == contents(whole.path)
+
+
+@pytest.mark.parametrize(
+    "fault", [RunError("the workers died 4 times"), KeyboardInterrupt(), StorageError("it did not answer"), OSError(5)]
+)
+def test_an_ingest_that_lost_its_cluster_or_was_interrupted_goes_on(either, tmp_path, monkeypatch, fault):
+    source, options = either
+    whole, encode, n_left = daskfs.ingest(source, tmp_path / "whole.zarr", **options), ingest_parts.encode_part, [5]
+
+    def lost(*args):
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise fault
+        return encode(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest_parts, "encode_part", lost)
+        with pytest.raises(type(fault)) as caught:
+            daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    unfinished = tmp_path / "s.zarr.unfinished"
+    assert f"kept in {unfinished}; the same ingest continues" in caught.value.__notes__[-1]
+    owner = LockOwner.of(unfinished / LOCK)
+    (unfinished / LOCK).write_text(owner._replace(host="another", pid=1).to_text())  # whose disk this is, too
+    encoded = encodes(monkeypatch)
+    store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    assert len(encoded) == len(parts_of(source)) + 1 - 5
+    assert contents(store.path) == contents(whole.path)
+    assert not unfinished.exists()
+
+
+STEPS = {
+    "sparse": ["sources.parts.encode_part", "store.sparse.writer.sort_entry_run", "store.sparse.writer.encode_group"],
+    "dense": ["sources.parts.encode_part", "store.writer.sort_dense_run", "store.writer.store_bands"],
+}
+
+
+def counted(name, monkeypatch, most=math.inf):
+    """Count calls of a step; it fails after so many."""
+    module, _, attribute = f"daskfs.{name}".rpartition(".")
+    step, done = getattr(importlib.import_module(module), attribute), []
+
+    def counting(*args):
+        if len(done) >= most:
+            raise RunError("the workers died 4 times")
+        done.append(str(args[-1]))
+        return step(*args)
+
+    monkeypatch.setattr(f"{module}.{attribute}", counting)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage", "most"),
+    [("sparse", 1, 3), ("sparse", 2, 0), ("raw", 1, 3), ("raw", 2, 2), ("lz4", 2, 2)],
+)
+def test_no_step_of_any_stage_is_done_again(tmp_path, monkeypatch, kind, stage, most):
+    monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
+    monkeypatch.setattr("daskfs.sources.csv_records.WORTH_COMPILING_NBYTES", 0)
+    is_sparse = kind == "sparse"
+    source, steps = tmp_path / ("a.vw" if is_sparse else "a.csv"), STEPS["sparse" if is_sparse else "dense"]
+    source.write_text(TEXT if is_sparse else CSV)
+    options = {} if is_sparse else {"target": "y", "tile_shape": (1000, 2), "codec": kind}
+    whole = daskfs.ingest(source, tmp_path / "whole.zarr", **options)
+    with monkeypatch.context() as patch:
+        done = counted(steps[stage], patch, most)
+        with pytest.raises(RunError):
+            daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    again = [counted(step, monkeypatch) for step in steps]
+    store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    assert not any(again[:stage])
+    assert again[stage]
+    assert not {*again[stage]} & {*done}
+    assert contents(store.path) == contents(whole.path)
+    assert not store.verify()
+
+
+@pytest.mark.parametrize("n_done", [1, 5])
+def test_nothing_is_left_of_an_ingest_that_was_refused_or_had_just_begun(either, tmp_path, monkeypatch, n_done):
+    source, options = either
+    encode, n_left = ingest_parts.encode_part, [n_done]
+
+    def refuses(*args):
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise RunError("the workers died") if n_done == 1 else DataError("NaN", "row 7")
+        return encode(*args)
+
+    monkeypatch.setattr(ingest_parts, "encode_part", refuses)
+    with pytest.raises(RunError if n_done == 1 else DataError):
+        daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
 @pytest.mark.parametrize("change", ["source", "settings", "damage", "memory"])

@@ -232,6 +232,17 @@ plain, builtins.open = builtins.open, full
     assert run_in(package, CALLS) == ["10.0", "10.0", "0", "0"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n_most", [0, 300])
+def test_a_cache_on_a_full_disk_is_no_error(package, n_most):
+    """As a limit of files' sizes: of the copy of a source, or of what numba writes."""
+    limit = f"import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nn = {n_most}\n"
+    code = f"{limit}resource.setrlimit(resource.RLIMIT_FSIZE, (n, n))\n"
+    assert run_in(package, code + CALLS)[:2] == ["10.0", "10.0"]
+    assert not [*package.rglob("*.nb[ci]")]
+    assert run_in(package, CALLS) == ["10.0", "10.0", "0", "0"]
+
+
 def test_of_old_sources_the_last_few_are_kept(tmp_path):
     for number in range(N_STAMPS + 3):
         folder = tmp_path / f"{number:02}"

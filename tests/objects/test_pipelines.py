@@ -7,6 +7,8 @@ from typer.testing import CliRunner
 import daskfs
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
+from daskfs.errors import StorageError
+from daskfs.pipeline.checkpoint import Checkpoint
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.facts import facts_of
 from daskfs.pipeline.plan import plan_pipeline
@@ -71,6 +73,29 @@ def test_a_plan_names_the_cache_where_several_passes_fetch_a_store(write, tmp_pa
     monkeypatch.delenv("DASKFS_CACHE")
     local = load_pipeline(write(document(select=several, store={}), "local.yaml"))
     assert "network" not in plan_pipeline(local, facts_of(local)).to_text()
+
+
+@pytest.mark.slow
+def test_a_run_whose_object_store_no_longer_answers_is_resumed(write, server, monkeypatch):
+    selections = [{"method": "fgm", "n_features_to_select": k, "label": f"k{k}"} for k in (3, 4)]
+    pipeline = load_pipeline(write(document(select=selections, cluster={"kind": "none"})))
+    expected = run_pipeline(load_pipeline(write(document(select=selections, name="whole"), "whole.yaml")))
+    save = Checkpoint.save
+
+    def then_fail(*arguments):
+        save(*arguments)
+        server.faults = {"500": 1.0}
+
+    monkeypatch.setenv("DASKFS_REQUEST_TRIES", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", then_fail)
+        with pytest.raises(StorageError) as caught:
+            run_pipeline(pipeline)
+    assert "continue with `daskfs run --resume" in caught.value.__notes__[-1]
+    server.faults = {}
+    resumed = run_pipeline(pipeline, resume=True)
+    for label, result in expected.results.items():
+        np.testing.assert_array_equal(result.table, resumed.results[label].table)
 
 
 @pytest.mark.slow

@@ -306,7 +306,7 @@ def test_the_rest_of_another_host_is_not_touched(tmp_path):
     unfinished = tmp_path / "s.zarr.unfinished"
     unfinished.mkdir()
     lock = unfinished / "writer.lock"
-    lock.write_text(json.dumps({"pid": 1, "host": socket.gethostname() + "-2", "started": 0.0}))
+    lock.write_text(json.dumps({"pid": 1, "host": socket.gethostname() + "-2", "started": 1.7e9}))
     with (
         refused(StoreExistsError, "store-exists", naming=["host"]),
         StoreWriter(tmp_path / "s.zarr", 70, source={}),

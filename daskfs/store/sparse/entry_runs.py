@@ -18,6 +18,7 @@ from daskfs.kernels.blocks.row_blocks import taken_rows
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_entries
 from daskfs.store.row_sorter import Band, SortedRuns
+from daskfs.store.unfinished import files_of
 
 NO_VALUES = np.empty(0, np.int8)
 SORTED = "sorted-"
@@ -278,10 +279,13 @@ class EntryRuns(SortedRuns):
         return rows.taken(order)
 
 
-def sort_entry_run(sorted_runs: EntryRuns, seed: int, k: int) -> EntryRun:
-    """Sort the rows of a run; the result goes to other files, since a task of a lost worker is repeated."""
+def sort_entry_run(sorted_runs: EntryRuns, seed: int, k: int) -> dict[str, Any]:
+    """Sort the rows of a run; the result goes to other files, since a task of a lost worker is repeated.
+
+    This is a saved step, with the sorted run as ``"run"``.
+    """
     run, files = sorted_runs.runs[k], sorted_runs.files
     features = np.fromfile(files.path(run.name, "features"), run.number_type)
     values = NO_VALUES if run.are_ones else np.fromfile(files.path(run.name, "values"), files.dtype)
     files.write(run.name, Rows(files.lengths_of(run), features, values), sorted_runs.order_of(k, seed))
-    return run._replace(order=SORTED)
+    return {"run": run._replace(order=SORTED), "files": files_of(files.folder, f"{run.name}.{SORTED}")}

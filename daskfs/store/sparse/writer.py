@@ -120,9 +120,9 @@ class SparseStoreWriter(WholeWriter):
         if self.random_state is not None:
             shared = (EntryRuns(self.files, runs), self.random_state)
             items, runs = range(len(runs)), list(runs)
-            for k, run in self.workers.map_blocks(sort_entry_run, items, name="ingest-sort", shared=shared):
+            for k, found in self.kept.map(self.workers, sort_entry_run, items, name="ingest-sort", shared=shared):
                 interrupts.check()
-                runs[k] = run
+                runs[k] = self.files.run_of(found["run"])
         self._sorted_runs = EntryRuns(self.files, runs)
 
     def _finish(self) -> None:
