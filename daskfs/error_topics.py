@@ -270,8 +270,9 @@ TOPICS: dict[str, Topic] = {
         "The path of a new store already exists",
         """
         A store is never overwritten. Remove it, or choose another path. If another process is writing the store,
-        the message names the process. An interrupted ingest (`NAME.unfinished`) continues when you start the
-        same ingest again.
+        the message names the process. An ingest that was interrupted, or that lost its cluster, leaves its finished
+        parts in `NAME.unfinished` and continues from them when you start the same ingest again. Remove the folder
+        if you do not want to.
         """,
     ),
     "store-format": Topic(
