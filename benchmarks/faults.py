@@ -60,14 +60,20 @@ def of_kills(seed: int, n: int, methods: tuple[str, ...] = tuple(kills.METHODS))
 _NOT_ENDS = ("method", "signal", "runs")
 
 
-def of_losses(seed: int, n: int, file: Path | None = None, lost: tuple[str, ...] = losses.LOSSES) -> tuple[str, int]:
+def of_losses(
+    seed: int,
+    n: int,
+    file: Path | None = None,
+    lost: tuple[str, ...] = losses.LOSSES,
+    jobs: tuple[str, ...] = losses.JOBS,
+) -> tuple[str, int]:
     """Return the table of jobs that lost these parts of their cluster, and how many ended as they must not.
 
     Trials are kept in a file, and those that it has are not tried again.
     """
     logging.disable(logging.CRITICAL)  # Dask tells of each
     trials = [] if file is None else losses.kept(file)
-    parts = [(job, (loss,)) for loss in lost for job in losses.JOBS]
+    parts = [(job, (loss,)) for loss in lost for job in jobs]
     with tempfile.TemporaryDirectory(prefix="daskfs-losses-") as folder:
         campaign = losses.Campaign(Path(folder), seed + len(trials))
         for job, loss in parts:
@@ -130,6 +136,7 @@ def main() -> int:
     parser.add_argument("--methods", nargs="*", default=kills.METHODS, choices=kills.METHODS, help="which are killed")
     parser.add_argument("--losses", type=int, default=20, help="for each job and part; of rare ones a quarter")
     parser.add_argument("--lost", nargs="*", default=losses.LOSSES, choices=losses.LOSSES, help="which losses")
+    parser.add_argument("--jobs", nargs="*", default=losses.JOBS, choices=losses.JOBS, help="which suffer losses")
     parser.add_argument("--storms", type=int, default=20, help="interrupts of each kind of fit")
     parser.add_argument("--fuzz", type=int, default=3000, help="documents")
     parser.add_argument("--only", nargs="*", default=["damage", "kills", "losses", "storms", "fuzz"])
@@ -141,7 +148,7 @@ def main() -> int:
     for name in options.only:
         more = {
             "kills": {"methods": tuple(options.methods)},
-            "losses": {"file": options.kept, "lost": tuple(options.lost)},
+            "losses": {"file": options.kept, "lost": tuple(options.lost), "jobs": tuple(options.jobs)},
         }.get(name, {})
         table, bad = campaigns[name](options.seed, getattr(options, name), **more)
         section = f"## {name.capitalize()}\n\n{table}\n\n{bad} ended as they must not.\n"

@@ -68,6 +68,7 @@ N_ASYNC = 10
 BACK_S = 10.0
 """How long a worker that was killed is waited for before the next trial, which does with those there are."""
 MOST_RESUMED = 5
+"""How often a job is resumed that gets no further."""
 LEAVE_S = 5.0
 """How long a worker that leaves has to hand over what it holds, before its job ends."""
 GONE_S = 1.0
@@ -466,11 +467,17 @@ class Campaign:
                 yield from self._tried(name, loss, n, run)
 
     def _resumed(self, name: str, trial: Path, workers: Any) -> dict[str, Any]:
-        """Run a job, and again where its workers were lost more often than Dask allows: as --resume does."""
-        for _ in range(MOST_RESUMED):
-            with suppress(RunError):
+        """Run a job, and again where its workers were lost more often than Dask allows, as --resume does, while it gets
+        further."""
+        n_left, n_saved = MOST_RESUMED, 0
+        while True:
+            try:
                 return run_job(name, self.folder, trial, workers)
-        return run_job(name, self.folder, trial, workers)
+            except RunError:
+                n_before, n_saved = n_saved, len([*trial.rglob("*.npz"), *trial.rglob("ingest-*.json")])
+                n_left = MOST_RESUMED if n_saved > n_before else n_left - 1
+                if not n_left:
+                    raise
 
     def _without_node(self, name: str, trial: Path, workers: Any, at: int) -> tuple[Any, int]:
         """Kill the worker with the central node when a share of the columns is done."""
