@@ -91,6 +91,7 @@ METHODS = {
     "online_substitution": {"n_features_to_select": 8},
     "fgm": {"n_features_to_select": 12, "n_features_per_pass": 3, "loss": "squared"},
     "mission": {"n_features_to_select": 8, "n_epochs": 3, "block_rows": 500},
+    "auto": {},
 }
 KEPT = ("selected.csv", "history.parquet", "scores.parquet", "metrics.json")
 
@@ -177,7 +178,7 @@ def campaign(folder: Path, seed: int, n: int, methods: Iterable[str] = tuple(MET
         ):
             ends: dict[str, int] = {}
             for _ in range(n):
-                moment, most = rng.choice([("save", 4), ("kernel", 9 if method == "message" else 90)])
+                moment, most = rng.choice([("save", 4), ("kernel", {"message": 9, "auto": 900}.get(method, 90))])
                 done = run(home, moment=moment, at=1 + rng.randrange(most), how=how, twice=twice)
                 end = end_of(home, done, how)
                 ends[end] = ends.get(end, 0) + 1
