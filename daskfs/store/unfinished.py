@@ -139,19 +139,25 @@ class UnfinishedStore:
 
     def _takes_left(self, goes_on_from: Callable[[Path], bool], draft: Path) -> bool:
         """Rename the folder that a process has left, to resume from it, or remove it; return whether it was kept."""
+        can_resume = KeptSteps(self.folder / ROWS).identity is not None
         try:
             owner = LockOwner.of(self.folder / LOCK)
-        except FileNotFoundError:
-            owner = None
+        except FileNotFoundError:  # removed by the user, as the error below proposes
+            owner = LockOwner.this_process().released() if can_resume else None
         if owner is None:
             raise StoreExistsError(
                 f"expected a lock of daskfs, found no readable {LOCK}", str(self.folder), "remove it by hand"
             )
         if not (owner.is_here or owner.is_released):
+            what = (
+                f"{LOCK} from it to continue from its finished parts, or the whole folder"
+                if can_resume
+                else "the folder"
+            )
             raise StoreExistsError(
                 f"process {owner.pid} on host {owner.host} is writing it, or was interrupted",
                 str(self.folder),
-                f"if no such process runs on {owner.host}, remove the folder",
+                f"if no such process runs on {owner.host}, remove {what}",
             )
         if owner.is_alive:
             raise self._being_written(f"process {owner.pid}")

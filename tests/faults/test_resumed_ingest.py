@@ -240,6 +240,19 @@ def test_nothing_is_left_of_an_ingest_that_was_refused_or_had_just_begun(either,
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
+def test_an_ingest_of_a_lost_host_goes_on_as_the_error_says(either, tmp_path, monkeypatch):
+    source, options = either
+    lock = left_behind(source, tmp_path / "s.zarr", monkeypatch, **options) / LOCK
+    lock.write_text(LockOwner.of(lock)._replace(host="another").to_text())
+    with refused(StoreExistsError, "store-exists", naming=["another", f"remove {lock.name} from it to continue"]):
+        daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    lock.unlink()
+    encoded = encodes(monkeypatch)
+    store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    assert len(encoded) == len(parts_of(source)) + 1 - 5
+    assert not store.verify()
+
+
 @pytest.mark.parametrize("change", ["source", "settings", "damage", "memory"])
 def test_what_another_ingest_has_begun_is_not_gone_on_from(either, tmp_path, monkeypatch, change):
     source, options = either
