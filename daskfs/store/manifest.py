@@ -25,6 +25,8 @@ from daskfs.store.plain_files import REMEDY, read_document, read_plain
 MANIFEST = "manifest.json"
 CHECKSUMS = "checksums.bin"
 LOCK = "writer.lock"
+ROWS = "rows"
+"""Subfolder of an unfinished store for the saved steps of its ingest, and for rows that are being reordered."""
 ENCODER = "encoder.json"
 """How to encode other rows in the same way; its digest is in the header. Older stores have none."""
 ENCODER_DIGEST = "encoder_sha256"
@@ -77,7 +79,7 @@ class Manifest:
 def write_manifest(folder: Path, checksums: Mapping[str, np.ndarray]) -> None:
     """Write the manifest of all files now in the folder, and the checksums of all chunks of each array.
 
-    Files whose names start with a dot belong to other programs.
+    Files whose names start with a dot belong to other programs, and saved steps are removed when the store is finished.
     """
     content = b"".join(np.ascontiguousarray(each, "<u4").tobytes() for each in checksums.values())
     with written_whole(folder / CHECKSUMS) as path:
@@ -87,7 +89,7 @@ def write_manifest(folder: Path, checksums: Mapping[str, np.ndarray]) -> None:
         folders.sort()
         for path in (Path(parent, name) for name in sorted(names) if not name.startswith(".")):
             name = path.relative_to(folder).as_posix()
-            if name in (MANIFEST, LOCK):
+            if name in (MANIFEST, LOCK) or name.startswith(f"{ROWS}/"):
                 continue
             files[name] = path.stat().st_size
             if path.name == "zarr.json":

@@ -21,11 +21,13 @@ from daskfs.errors import StorageError, StoreError, StoreExistsError
 from daskfs.files import LockOwner
 from daskfs.objects.path import MULTIPART_NBYTES, ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, all_of
-from daskfs.store.manifest import LOCK, MANIFEST
+from daskfs.store.manifest import LOCK, MANIFEST, ROWS
 from daskfs.store.unfinished import UnfinishedStore
 
 STAGING = "DASKFS_STAGING"
 """Folder in which stores are made before their upload; by default one of the user's among the temporary files."""
+_LOCKED: set[str] = set()
+"""Addresses that this process is writing to."""
 _UPLOAD_NBYTES = 32 << 20
 """Maximum memory for files that are being uploaded."""
 
@@ -51,7 +53,6 @@ class PublishedStore(UnfinishedStore):
         if address.is_read_only:
             raise StoreError("stores cannot be written over HTTP", str(address), "write to a folder or an object store")
         self.address = address
-        self._is_locked = False
         if (address / MANIFEST).is_file() or (not (address / LOCK).is_file() and address.exists()):
             raise self._exists()
         super().__init__(_staging() / _local_name(address), goes_on_from)
@@ -62,7 +63,7 @@ class PublishedStore(UnfinishedStore):
             raise
 
     def finish(self) -> None:
-        """Upload everything, the manifest last, and remove the folder.
+        """Upload everything but the saved steps, the manifest last, and remove the folder.
 
         Raises
         ------
@@ -70,8 +71,8 @@ class PublishedStore(UnfinishedStore):
             Another store has appeared at the address.
         StorageError
         """
-        files = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*") if path.is_file()}
-        files.pop(LOCK)
+        paths = {path.relative_to(self.folder): path for path in self.folder.rglob("*") if path.is_file()}
+        files = {place.as_posix(): path for place, path in paths.items() if place.parts[0] not in (LOCK, ROWS)}
         manifest = files.pop(MANIFEST).read_bytes()
 
         sizes = {name: path.stat().st_size for name, path in sorted(files.items())}
@@ -91,7 +92,7 @@ class PublishedStore(UnfinishedStore):
                 (self.address / MANIFEST).write_bytes(manifest, is_new=True)
             except FileExistsError:
                 raise self._exists() from None
-            self._is_locked = False
+            _LOCKED.discard(str(self.address))
             (self.address / LOCK).unlink(missing_ok=True)
             interrupts.conclude()
         super().remove()
@@ -99,8 +100,8 @@ class PublishedStore(UnfinishedStore):
     def remove(self) -> None:
         """Remove everything that was written, locally and at the address."""
         super().remove()
-        if self._is_locked:
-            self._is_locked = False
+        if str(self.address) in _LOCKED:
+            _LOCKED.discard(str(self.address))
             with suppress(FileNotFoundError):
                 names = self.address.all_objects()
                 removable = [] if MANIFEST in names else [name for name in names if name != LOCK]
@@ -110,7 +111,7 @@ class PublishedStore(UnfinishedStore):
     def leave(self) -> None:
         """Keep the local folder, and release the address."""
         super().leave()
-        self._is_locked = False
+        _LOCKED.discard(str(self.address))
         with suppress(StorageError):  # which may be why the folder is left
             (self.address / LOCK).unlink(missing_ok=True)
 
@@ -125,7 +126,7 @@ class PublishedStore(UnfinishedStore):
         for _ in range(2):
             try:
                 lock.write_bytes(self._lock, is_new=True)
-                self._is_locked = True
+                _LOCKED.add(str(self.address))
                 return
             except FileExistsError:
                 self._refuse_living(lock)
@@ -144,7 +145,8 @@ class PublishedStore(UnfinishedStore):
             problem = f"process {owner.pid} on host {owner.host} is writing it, or was interrupted"
             remedy = f"if no such process runs on {owner.host}, remove that object"
             raise StoreExistsError(problem, str(lock), remedy)
-        if owner.is_alive:
+        has_failed = owner == LockOwner.this_process() and str(self.address) not in _LOCKED  # to remove its lock
+        if owner.is_alive and not has_failed:
             remedy = "wait for it or choose another name"
             raise StoreExistsError(f"process {owner.pid} is writing this store", str(self.address), remedy)
         self.notes.append(f"took over the unfinished store left by process {owner.pid}")
@@ -156,7 +158,7 @@ class PublishedStore(UnfinishedStore):
         except FileNotFoundError:
             is_ours = False
         if not is_ours:
-            self._is_locked = False
+            _LOCKED.discard(str(self.address))
             raise StoreExistsError("another process has started to write this store", str(self.address), "wait for it")
 
 

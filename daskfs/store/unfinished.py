@@ -28,11 +28,9 @@ from daskfs import interrupts
 from daskfs.cluster.workers import Task, Workers
 from daskfs.errors import StoreError, StoreExistsError
 from daskfs.files import LockOwner, read_document, written_whole
-from daskfs.store.manifest import LOCK
+from daskfs.store.manifest import LOCK, ROWS
 
 SUFFIX, REPLACED = ".unfinished", ".replaced"
-ROWS = "rows"
-"""Subfolder for rows that are being reordered."""
 TILES = "X/c"
 """Subfolder for the tiles of a dense store, as Zarr names it."""
 _CHECKS, _PAUSE_S = 4, 0.05
@@ -88,13 +86,14 @@ class UnfinishedStore:
             raise StoreError(f"cannot create the store: {reason}", str(target), "choose another folder") from None
 
     def finish(self) -> None:
-        """Make all files durable and give the store its final name.
+        """Remove the saved steps, make all files durable and give the store its final name.
 
         Raises
         ------
         StoreExistsError
             Something has appeared at the target.
         """
+        shutil.rmtree(self.folder / ROWS, ignore_errors=True)
         _flush(Path(parent, name) for parent, _, names in os.walk(self.folder) for name in ("", *names))
         with interrupts.held():
             self._refuse_existing()

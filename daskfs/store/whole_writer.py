@@ -25,10 +25,10 @@ from daskfs.errors import StoreError, keeps_work
 from daskfs.files import location
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
-from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
+from daskfs.store.manifest import ENCODER, ENCODER_DIGEST, ROWS
 from daskfs.store.published import PublishedStore
 from daskfs.store.row_sorter import keys_of, stored_order
-from daskfs.store.unfinished import DISK_FULL, ROWS, KeptSteps, UnfinishedStore, explained_disk_full
+from daskfs.store.unfinished import DISK_FULL, KeptSteps, UnfinishedStore, explained_disk_full
 from daskfs.store.written_part import WrittenPart
 from daskfs.watching.base import Progress, Silent
 

@@ -273,7 +273,6 @@ class StoreWriter(WholeWriter):
                 self.progress.advance(n_rows)
             self.progress.finish()
         bands.close()
-        shutil.rmtree(self.kept.folder, ignore_errors=True)
         self._layout = bands.layout
 
     def _write_bands(self, bands: BandWriter, order: np.ndarray) -> Iterator[int]:

@@ -1,8 +1,10 @@
+import os
 import pickle
 import time
 from contextlib import suppress
 
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse
 
@@ -177,6 +179,33 @@ def test_a_tile_of_another_store_is_told(server):
         store.read(slice(None))
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_an_upload_that_failed_begins_again_without_the_rest(server, tmp_path, monkeypatch, kind):
+    from daskfs.sources import parts
+
+    monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
+    monkeypatch.setattr("daskfs.sources.csv_records.WORTH_COMPILING_NBYTES", 0)
+    monkeypatch.setenv("DASKFS_REQUEST_TRIES", "1")
+    rows = range(4000)
+    text = {
+        "dense": "a,b,y\n" + "".join(f"{k % 7}.5,{k % 11},{k % 5}\n" for k in rows),
+        "sparse": "".join(f"{k % 3} 1:{k % 7} 2:{k % 11}\n" for k in rows),
+    }[kind]
+    source, options = tmp_path / ("a.csv" if kind == "dense" else "a.svm"), {"target": "y"} if kind == "dense" else {}
+    source.write_text(text)
+    expected = daskfs.ingest(source, tmp_path / "x.zarr", **options)
+    with monkeypatch.context() as patch:
+        patch.setattr("daskfs.store.published._batches", lambda sizes: server.faults.update({"500": 1.0}) or [[*sizes]])
+        with refused(StorageError, "object-stores"):
+            daskfs.ingest(source, "s3://bucket/x.zarr", **options)
+    server.faults = {}
+    monkeypatch.setattr(parts, "encode_part", lambda *_: pytest.fail("encoded again"))
+    found = daskfs.ingest(source, "s3://bucket/x.zarr", **options)
+    assert found.digest == expected.digest
+    assert found.verify() == []
+    assert not [*(tmp_path / "staging").iterdir()]
+
+
 def test_a_store_without_a_manifest_is_unfinished_by_name(server):
     store = made("s3://bucket/x.zarr")
     manifest = server.objects.pop("bucket/x.zarr/manifest.json")
@@ -206,7 +235,8 @@ def test_a_store_is_never_overwritten_and_reused_where_it_is_the_same(server):
 def test_who_writes_is_told_and_a_dead_writer_is_taken_over(server, tmp_path):
     from daskfs.files import LockOwner
 
-    living = LockOwner.this_process()
+    parent = psutil.Process(os.getppid())
+    living = LockOwner.this_process()._replace(pid=parent.pid, started=parent.create_time())
     server.put("bucket/x.zarr/writer.lock", living.to_text().encode())
     with refused(StoreExistsError, "store-exists", naming=[str(living.pid)]):
         made("s3://bucket/x.zarr")

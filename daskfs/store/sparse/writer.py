@@ -159,7 +159,6 @@ class SparseStoreWriter(WholeWriter):
         header = self._header(n_features, names, sizes).to_dict()
         with interrupts.held():  # Zarr writes in a thread of its own
             self._group.attrs["daskfs"] = header
-        shutil.rmtree(self.files.folder)
         seal(self._site.folder)
         self._site.finish()
 
