@@ -1,9 +1,9 @@
 """An unfinished store: a folder with a temporary name, renamed when complete.
 
-After an error of the user's the folder is removed. If the process was killed or interrupted, or lost its cluster, the
-next one resumes from the saved steps of the ingest. A step consists of a task's result as
-JSON and the files that the task has written, with their checksums: steps whose files were lost in a crash are repeated.
-The files of each process have different names, since a task of the dead process may still run on a cluster.
+After an error that the user has to correct, the folder is removed. If the process was killed or interrupted, or lost
+its cluster, the next one resumes from the saved steps of the ingest. A step consists of a task's result as JSON and the
+files that the task has written, with their checksums: steps whose files were lost in a crash are repeated. The files of
+each process have different names, since a task of the dead process may still run on a cluster.
 """
 
 from __future__ import annotations

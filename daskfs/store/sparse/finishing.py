@@ -54,7 +54,7 @@ class GroupFiles(NamedTuple):
 def encode_group(
     sorted_runs: EntryRuns, n_features: int, bounds: np.ndarray, prefix: str, band: Band
 ) -> dict[str, Any]:
-    """Write the blocks of a group; return the fields of `GroupFiles`.
+    """Write the blocks of a group: a saved step, with the fields of `GroupFiles` and the prefix of the files' names.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def encode_group(
     finally:
         for out in outs.values():
             out.close()
-    return {"path": str(folder / prefix), "runs": runs, "entries": entries, "files": files_of(folder, prefix)}
+    return {"prefix": prefix, "runs": runs, "entries": entries, "files": files_of(folder, prefix)}
 
 
 def sum_columns(groups: Sequence[GroupFiles], values: str, bounds: np.ndarray, prefix: str, number: int) -> str:

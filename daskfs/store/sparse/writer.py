@@ -188,7 +188,7 @@ class SparseStoreWriter(WholeWriter):
         shared = (sorted_runs, int(bounds[-1]), bounds, self.prefix)
         for k, written in self.kept.map(self.workers, encode_group, bands, name="ingest-blocks", shared=shared):
             interrupts.check()
-            groups[k] = GroupFiles(written["path"], written["runs"], written["entries"])
+            groups[k] = GroupFiles(str(self.files.folder / written["prefix"]), written["runs"], written["entries"])
             self.progress.advance(bands[k].stop - bands[k].start)
         self.progress.finish()
         return [groups[k] for k in sorted(groups)]
