@@ -217,7 +217,9 @@ class WholeWriter(ABC):
         is_full = isinstance(fault, OSError) and fault.errno in DISK_FULL
         if fault is not None and keeps_work(fault) and not is_full and self.kept.has_some:
             self._site.leave()
-            fault.add_note(f"the finished parts are kept in {self._site.folder}; the same ingest continues from them")
+            fault.add_note(
+                f"the finished parts are kept in {self._site.folder}; the same ingest or run continues from them"
+            )
         else:
             self._site.remove()
 

@@ -91,7 +91,7 @@ def test_an_ingest_by_workers_that_is_stopped_leaves_finished_parts_or_nothing(t
     order = ("ingest", "table.parquet", "s.zarr", "--target", "y", "--workers", "2")
     done = command(tmp_path, *order, moment=moment, at=at, how=how, group=how == signal.SIGINT)
     unfinished = tmp_path / "s.zarr.unfinished"
-    kept = [f"the finished parts are kept in {unfinished}; the same ingest continues from them"]
+    kept = [f"the finished parts are kept in {unfinished}; the same ingest or run continues from them"]
     told = ["interrupted", *(kept if unfinished.exists() else [])]
     assert (done.returncode, done.stderr.splitlines()[-len(told) :]) == (130, told)
     assert "Traceback" not in done.stderr

@@ -167,7 +167,7 @@ def test_an_ingest_that_lost_its_cluster_or_was_interrupted_goes_on(either, tmp_
         with pytest.raises(type(fault)) as caught:
             daskfs.ingest(source, tmp_path / "s.zarr", **options)
     unfinished = tmp_path / "s.zarr.unfinished"
-    assert f"kept in {unfinished}; the same ingest continues" in caught.value.__notes__[-1]
+    assert f"kept in {unfinished}; the same ingest or run continues" in caught.value.__notes__[-1]
     owner = LockOwner.of(unfinished / LOCK)
     (unfinished / LOCK).write_text(owner._replace(host="another", pid=1).to_text())  # whose disk this is, too
     encoded = encodes(monkeypatch)

@@ -107,7 +107,7 @@ def test_ctrl_c_during_ingest_leaves_nothing_but_finished_parts(workshop, rows):
         return
     assert ended.code == 130
     if unfinished.exists():
-        kept = f"the finished parts are kept in {unfinished}; the same ingest continues from them"
+        kept = f"the finished parts are kept in {unfinished}; the same ingest or run continues from them"
         assert ended.complaints == ["interrupted", kept]
         assert workshop.daskfs("ingest", "table.csv", "store.zarr", "--target", "y").code == 0
         assert workshop.daskfs("verify", "store.zarr").code == 0

@@ -193,7 +193,7 @@ def test_ctrl_c_while_a_text_is_read_leaves_nothing_but_finished_parts(workshop,
         assert workshop.daskfs("verify", "s.zarr").code == 0
         return
     unfinished = workshop.folder / "s.zarr.unfinished"
-    kept = [f"the finished parts are kept in {unfinished}; the same ingest continues from them"]
+    kept = [f"the finished parts are kept in {unfinished}; the same ingest or run continues from them"]
     assert (ended.code, ended.complaints) == (130, ["interrupted", *(kept if unfinished.exists() else [])])
     shutil.rmtree(unfinished, ignore_errors=True)
     assert workshop.contents() == before
