@@ -135,8 +135,9 @@ class Kernel:
         self._check_records(signature)
         with _COMPILING, kept_alone(self.for_numba) if self._is_cached else nullcontext():
             _n_compiling += 1
-            folders = [Path(dispatcher.stats.cache_path)] if self._is_cached else []
-            indices = [index for folder in folders for index in folder.glob(f"*{self.py_func.__name__}-*.nbi")]
+            indices = []
+            if self._is_cached:
+                indices = [*Path(dispatcher.stats.cache_path).glob(f"*{self.py_func.__name__}-*.nbi")]
             if not indices:
                 _announce()
             try:

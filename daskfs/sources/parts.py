@@ -17,7 +17,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.matrix.target import WholeValues
 from daskfs.sources.base import NotInPartsError, Source, SourceBlock, attempted, until_fault
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
-from daskfs.store.unfinished import KeptSteps
+from daskfs.store.unfinished import DESCRIPTION, KeptSteps
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.store.written_part import PartWriter, WrittenPart
 
@@ -27,8 +27,6 @@ MAX_BLOCK_NBYTES = 32 * 2**20
 MOST_ROWS, MOST_ENTRIES = 1 << 16, 1 << 20
 """Maximum numbers of rows and entries in a sparse block."""
 _FIRST_ROWS, _NAMED_IN_A_NOTE = 64, 10
-_DESCRIPTION = "ingest-encode-0"
-"""Name of the step that describes the source."""
 
 
 def described(rows: Source) -> dict[str, Any]:
@@ -141,7 +139,7 @@ def is_begun_by(rows: Source, identity: Mapping[str, Any], random_state: int | N
 
     def is_begun(folder: Path) -> bool:
         kept = KeptSteps(folder)
-        found = kept.found(_DESCRIPTION)
+        found = kept.found(DESCRIPTION)
         if kept.identity is None or found is None:
             return False
         seed = kept.identity["random_state"] if random_state is None else random_state

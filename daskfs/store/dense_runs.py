@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ import numpy as np
 from daskfs.store.band_writer import BandFiles
 from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
 from daskfs.store.layout import Layout
-from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_rows
 from daskfs.store.row_sorter import PIECE_NBYTES, Band, SortedRuns, taken
 from daskfs.store.unfinished import TILES, files_of
@@ -60,12 +59,13 @@ class DenseFiles:
         """Return a run from the list of its fields."""
         return DenseRun(*facts)
 
-    def statistics_of(self, run: DenseRun) -> list[BlockStatistics]:
-        """Return the statistics of the blocks of rows that begin in a run, as `sort_dense_run` has written them."""
+    def statistics_of(self, run: DenseRun) -> Iterator[BlockStatistics]:
+        """Yield the statistics of the blocks of rows that begin in a run, as `sort_dense_run` has written them."""
         path, fields = self.folder / f"{run.name}.{STATISTICS}", len(BlockStatistics._fields)
-        found = [BlockStatistics(*block) for block in np.fromfile(path).reshape(-1, fields, max(1, self.n_features))]
-        whole = np.int64
-        return [one._replace(counts=one.counts.astype(whole), n_missing=one.n_missing.astype(whole)) for one in found]
+        for block in np.fromfile(path).reshape(-1, fields, max(1, self.n_features)):
+            found = BlockStatistics(*block)
+            counts, n_missing = found.counts.astype(np.int64), found.n_missing.astype(np.int64)
+            yield found._replace(counts=counts, n_missing=n_missing)
 
     def write(self, name: str, rows: np.ndarray, order: np.ndarray | None, piece_nbytes: int = PIECE_NBYTES) -> None:
         """Write rows to a file, in this order if one is given."""
@@ -149,13 +149,12 @@ def sort_dense_run(sorted_runs: DenseRuns, seed: int | None, block_rows: int, k:
     start, stop, n_samples = int(sorted_runs.starts[k]), int(sorted_runs.starts[k + 1]), int(sorted_runs.starts[-1])
     rows = sorted_runs.rows(start, stop)
     is_fast = by_kernel(n_samples * rows.shape[1] * rows.itemsize)
-    found = []
-    for first in range(-(-start // block_rows) * block_rows, stop, block_rows):
-        last = min(first + block_rows, n_samples)
-        block = rows[first - start : last - start] if last <= stop else sorted_runs.rows(first, last)
-        found.append(statistics_of(block, is_fast))
     run, files = sorted_runs.runs[k], sorted_runs.files
-    write_array(files.folder / f"{run.name}.{STATISTICS}", np.array(found))
+    with (files.folder / f"{run.name}.{STATISTICS}").open("wb") as out:
+        for first in range(-(-start // block_rows) * block_rows, stop, block_rows):
+            last = min(first + block_rows, n_samples)
+            block = rows[first - start : last - start] if last <= stop else sorted_runs.rows(first, last)
+            out.write(np.array(statistics_of(block, is_fast)).data)
     if seed is not None:
         run = run._replace(name=f"{run.name}.{SORTED}")
         files.write(run.name, rows, sorted_runs.order_of(k, seed))

@@ -37,6 +37,8 @@ _CHECKS, _PAUSE_S = 4, 0.05
 _N_SYNCS = 8
 """Files that are flushed to disk at a time: the file system then writes its journal once for several."""
 _INGEST = "ingest.json"
+DESCRIPTION = "ingest-encode-0"
+"""The step that describes the source, without which it is not known whether the source is unchanged."""
 _MOST_NBYTES, _PIECE_NBYTES = 1 << 30, 1 << 20
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -114,7 +116,7 @@ class UnfinishedStore:
 
     def leave(self) -> None:
         """Keep the folder, from which another process may resume."""
-        with written_whole(self.folder / LOCK) as lock:
+        with suppress(OSError), written_whole(self.folder / LOCK) as lock:  # else until this process ends
             lock.write_text(LockOwner.this_process().released().to_text(), encoding="utf-8")
 
     def _refuse_existing(self) -> None:
@@ -288,8 +290,9 @@ class KeptSteps:
 
     @property
     def has_some(self) -> bool:
-        """Whether another step was saved than the description of the source."""
-        return self._keeps and len([*self.folder.glob("ingest-*.json")]) > 1
+        """Whether steps were saved from which another process can resume, besides the description of the source."""
+        has_description = self._keeps and (self.folder / f"{DESCRIPTION}.json").exists()
+        return has_description and len([*self.folder.glob("ingest-*.json")]) > 1
 
     def begin(self, identity: Mapping[str, Any]) -> None:
         """Record the identity of this ingest, and save steps from now on."""

@@ -22,6 +22,7 @@ from daskfs.sources import parts as ingest_parts
 from daskfs.store.manifest import LOCK
 from daskfs.store.sparse import writer
 from daskfs.store.sparse.entry_runs import EntryFiles
+from daskfs.store.unfinished import KeptSteps
 from tests.faults.kills import command
 from tests.faults.storms import environment
 from tests.refusals import refused
@@ -154,16 +155,9 @@ def test_parts_that_are_done_are_not_encoded_again(either, tmp_path, monkeypatch
 )
 def test_an_ingest_that_lost_its_cluster_or_was_interrupted_goes_on(either, tmp_path, monkeypatch, fault):
     source, options = either
-    whole, encode, n_left = daskfs.ingest(source, tmp_path / "whole.zarr", **options), ingest_parts.encode_part, [5]
-
-    def lost(*args):
-        n_left[0] -= 1
-        if n_left[0] < 0:
-            raise fault
-        return encode(*args)
-
+    whole = daskfs.ingest(source, tmp_path / "whole.zarr", **options)
     with monkeypatch.context() as patch:
-        patch.setattr(ingest_parts, "encode_part", lost)
+        counted("sources.parts.encode_part", patch, 5, fault)
         with pytest.raises(type(fault)) as caught:
             daskfs.ingest(source, tmp_path / "s.zarr", **options)
     unfinished = tmp_path / "s.zarr.unfinished"
@@ -186,14 +180,14 @@ STEPS = {
 }
 
 
-def counted(name, monkeypatch, most=math.inf):
+def counted(name, monkeypatch, most=math.inf, fault=None):
     """Count calls of a step; it fails after so many."""
     module, _, attribute = f"daskfs.{name}".rpartition(".")
     step, done = getattr(importlib.import_module(module), attribute), []
 
     def counting(*args):
         if len(done) >= most:
-            raise RunError("the workers died 4 times")
+            raise fault or RunError("the workers died 4 times")
         done.append(str(args[-1]))
         return step(*args)
 
@@ -231,18 +225,19 @@ def test_no_step_of_any_stage_is_done_again(tmp_path, monkeypatch, kind, stage, 
 @pytest.mark.parametrize("n_done", [1, 5])
 def test_nothing_is_left_of_an_ingest_that_was_refused_or_had_just_begun(either, tmp_path, monkeypatch, n_done):
     source, options = either
-    encode, n_left = ingest_parts.encode_part, [n_done]
-
-    def refuses(*args):
-        n_left[0] -= 1
-        if n_left[0] < 0:
-            raise RunError("the workers died") if n_done == 1 else DataError("NaN", "row 7")
-        return encode(*args)
-
-    monkeypatch.setattr(ingest_parts, "encode_part", refuses)
-    with pytest.raises(RunError if n_done == 1 else DataError):
+    fault = RunError("the workers died") if n_done == 1 else DataError("NaN", "row 7")
+    counted("sources.parts.encode_part", monkeypatch, n_done, fault)
+    with pytest.raises(type(fault)):
         daskfs.ingest(source, tmp_path / "s.zarr", **options)
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+def test_parts_are_not_kept_without_the_description_that_another_process_needs(tmp_path):
+    steps = KeptSteps(tmp_path)
+    steps.begin({})
+    for number, has_some in ((1, False), (2, False), (0, True)):
+        (tmp_path / f"ingest-encode-{number}.json").touch()
+        assert steps.has_some == has_some
 
 
 def test_an_ingest_of_a_lost_host_goes_on_as_the_error_says(either, tmp_path, monkeypatch):
